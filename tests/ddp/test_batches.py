@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -139,3 +140,21 @@ def test_loaders_without_numbered_samples_are_refused() -> None:
         JobBatches(DataLoader(Stream(), batch_size=2), 0)
     with pytest.raises(SettingError, match="lower batch_size"):
         JobBatches(DataLoader(data(), batch_size=50, drop_last=True), 0)
+
+
+class Shuffled(list[int]):
+    """A sampler that draws with the generators of Python and numpy."""
+
+    def __iter__(self) -> Iterator[int]:
+        order = [*range(len(self))]
+        random.shuffle(order)
+        np.random.shuffle(order)  # noqa: NPY002 - samplers of users do so
+        return iter(order)
+
+
+def test_samplers_that_draw_with_python_or_numpy_have_equal_batches_on_all_ranks() -> None:
+    loader = DataLoader(TensorDataset(torch.zeros(12)), batch_size=4, sampler=Shuffled(range(12)))
+    one, other = JobBatches(loader, 0), JobBatches(loader, 0)
+    epochs = [one.rows(epoch) for epoch in range(3)]
+    assert epochs == [other.rows(epoch) for epoch in range(3)]
+    assert epochs[0] != epochs[1]

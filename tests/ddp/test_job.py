@@ -66,3 +66,27 @@ def test_forgotten_backward_is_an_error() -> None:
     next(batches)
     with pytest.raises(RunError, match=r"call job.backward\(losses\)"):
         next(batches)
+
+
+def test_backward_twice_for_a_batch_or_after_the_loop_is_an_error() -> None:
+    model, optimiser, loader = script()
+    job = ddp.prepare(model, optimiser, loader)
+    with pytest.raises(RunError, match=r"step 1: backward is called without a batch"):
+        job.backward(torch.zeros(4, requires_grad=True))
+    for x, y in job:
+        job.backward(losses(model, x, y))
+        with pytest.raises(RunError, match=r"step \d: .* or twice for it; add the losses"):
+            job.backward(losses(model, x, y))
+        optimiser.step()
+    with pytest.raises(RunError, match=r"step 4: backward is called without a batch"):
+        job.backward(losses(model, x, y))
+
+
+def test_step_counts_as_soon_as_the_loop_is_left() -> None:
+    model, optimiser, loader = script()
+    job = ddp.prepare(model, optimiser, loader)
+    for x, y in job:
+        job.backward(losses(model, x, y))
+        optimiser.step()
+        break
+    assert job.step == 1

@@ -1,9 +1,8 @@
 """Batches of a job: every rank draws the same samples of each step, and loads those of its own parts.
 
 The batch of a step is the one that the script's DataLoader would return in a script of one process. Its samples are cut
-into parts, in order. The sampler draws with torch's generators, which are seeded for each epoch. While a sample is
-loaded, the generators of torch, numpy and random are seeded by job, epoch and sample, so that augmentations of
-replicas are equal.
+into parts, in order. When the sampler draws, the generators of torch, numpy and random are seeded by job and epoch.
+While a sample is loaded, they are seeded by job, epoch and sample. So batches and augmentations of replicas are equal.
 """
 
 from __future__ import annotations
@@ -57,10 +56,10 @@ class JobBatches:
         if isinstance(sampler, DistributedSampler):
             return self._of_replicas(sampler, epoch)
         own = getattr(sampler, "generator", None)
-        with torch.random.fork_rng(devices=[]):
-            for generator in (torch.default_generator, own):
-                if generator is not None:
-                    generator.manual_seed(key(self.seed, epoch))
+        with generators_restored():
+            seed_generators(seed := key(self.seed, epoch))
+            if own is not None:
+                own.manual_seed(seed)
             return [list(map(int, batch)) for batch in self._sampler]
 
     def _of_replicas(self, sampler: DistributedSampler[Any], epoch: int) -> list[list[int]]:

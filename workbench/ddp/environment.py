@@ -50,10 +50,8 @@ class Environment:
                 return connect(address), token
             except OSError as error:
                 if time.monotonic() > until:
-                    why = "start all ranks by one torchrun command"
-                    raise RunError(
-                        f"rank {self.rank}: the master cannot be reached ({error}); {why}"
-                    ) from None
+                    what = f"rank {self.rank}: the master cannot be reached ({error})"
+                    raise RunError(f"{what}; start all ranks by one torchrun command") from None
                 time.sleep(CONNECT_INTERVAL_S)
 
 

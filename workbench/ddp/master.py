@@ -221,6 +221,7 @@ class Master:
         if fresh:
             self._late.in_time(rank)
             exchange = self._open.setdefault((event, group), Exchange(event, group))
+            self.failure = self.failure or apart([step for step, where in self._open if where == group])
         self._awaited[rank] = exchange
         self.failure = self.failure or exchange.add(rank, header, values)
 
@@ -252,7 +253,7 @@ class Master:
 
     def _key(self, group: Sequence[int]) -> Group:
         level, number = group
-        return ALL if len(self.rule.members((level, number))) == self.rule.ranks else (level, number)
+        return ALL if self.rule.is_whole((level, number)) else (level, number)
 
     def possible(self, group: Group) -> set[int]:
         """Return the ranks of a group that can still answer."""
@@ -341,6 +342,16 @@ def too_many(event: int, lost: Mapping[int, str]) -> str:
     named = ", ".join(f"{rank} ({why})" for rank, why in lost.items())
     what = f"step {event}: lost rank{'s' * (len(lost) > 1)} {named}"
     return f"{what}, more than the scheme tolerates; take one with more stragglers"
+
+
+def apart(steps: Sequence[int]) -> str | None:
+    """Return the error sentence for a group whose ranks wait for exchanges after several steps, or None for one step.
+
+    >>> apart([8, 5])
+    'steps 5 and 8: some ranks exchange after one step, some after the other; leave loops after the same step'
+    """
+    why = "some ranks exchange after one step, some after the other; leave loops after the same step"
+    return f"steps {min(steps)} and {max(steps)}: {why}" if len(steps) > 1 else None
 
 
 def combined(values: Sequence[Array], weights: Array, coded: int) -> Array:

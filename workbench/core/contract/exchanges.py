@@ -50,6 +50,10 @@ class ExchangeRule(ABC):
         """Return the ranks of a group."""
         return range(self.ranks)
 
+    def is_whole(self, group: Group | None) -> bool:
+        """Return whether a group consists of all ranks."""
+        return group is not None and len(self.members(group)) == self.ranks
+
     @abstractmethod
     def ready(self, group: Group, answered: Collection[int], possible: Collection[int]) -> bool:
         """Return whether an exchange ends. `possible`: the ranks of the group that have answered, or still can."""
