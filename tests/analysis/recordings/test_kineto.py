@@ -17,7 +17,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.support.profiler_files import STEP, Event, event, events, four, rank, refused, seconds, write
+from tests.support.profiler_files import (
+    SECOND,
+    STEP,
+    Event,
+    event,
+    events,
+    four,
+    rank,
+    refused,
+    seconds,
+    write,
+)
 from workbench.analysis.recordings.sources.kineto.spans import Cover
 from workbench.analysis.recordings.sources.kineto.workers import _varying
 
@@ -261,6 +272,27 @@ def test_kineto_refuses_copies_and_mixed_runs(tmp_path: Path) -> None:
         tmp_path,
         "vm_1.1.pt.trace.json and vm_2.2.pt.trace.json are both of worker 0, but of different processes",
     )
+
+
+@pytest.mark.parametrize(
+    ("late", "is_refused"), [(3, False), (60, False), (120, True), (3600, True), (-3600, True)]
+)
+def test_kineto_refuses_files_of_two_runs(tmp_path: Path, late: float, is_refused: bool) -> None:
+    """Files of one rank end before those of another begin, by more than clocks of hosts differ. Six steps take 7 s."""
+    for r in range(2):
+        write(tmp_path / f"rank{r}.json", events([0.4] * 6, at=1.7e15 + r * late * SECOND), **rank(r))
+    if is_refused:
+        first, second = ("rank0", "rank1") if late > 0 else ("rank1", "rank0")
+        refused(tmp_path, f"{first}.json ends", f"s before {second}.json begins; give the files of one run")
+    else:
+        assert list(seconds(wb.traces.load(tmp_path))) == [0, 1]
+
+
+def test_kineto_times_without_a_date_may_differ_between_hosts(tmp_path: Path) -> None:
+    """They count from the start of a host, or of its process."""
+    for r in range(2):
+        write(tmp_path / f"rank{r}.json", events([0.4] * 6, at=1e9 + r * 1e12), **rank(r))
+    assert list(seconds(wb.traces.load(tmp_path))) == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     parts = Phases.of(job)
     times, now = parts.own_seconds, parts.lasting()
     level = FALSE_ALARM_LEVEL / (1 + (len(parts.hosts) > 1))
-    causes = suspects(parts.tested, float(now.sum()), parts.hosts, level, rng)
+    causes = suspects(parts.computing | {COMPUTE: times}, float(now.sum()), parts.hosts, level, rng)
     players = {cause.name: list(cause.workers) for cause in causes if cause.name}
     gone = {i for who in players.values() for i in who}
     players |= {name: [i] for i, name in enumerate(parts.names) if i not in gone}

@@ -19,14 +19,14 @@ class Fields:
     def __init__(self, file: Path) -> None:
         self.file = file
 
-    def json(self, content: bytes) -> Any:
-        """Parse JSON. Raises `SettingError` if it is damaged or too large."""
+    def json(self, content: str | bytes, line: int = 0) -> Any:
+        """Parse JSON. Raises `SettingError` if it is damaged or too large. `line`: its line in the file."""
         try:
             return parse_json(content, self.file)
         except SettingError:
             raise
         except ValueError as error:
-            raise SettingError(f"path = {str(self.file)!r}: is not JSON ({error})") from None
+            raise self.fault(f"is not JSON ({error})", line) from None
 
     def object(self, value: Any, where: str) -> Mapping[Any, Any]:
         """Return the value of the field `where`, which must be an object."""
@@ -40,6 +40,10 @@ class Fields:
         if found is None or int(found[1]) < least:
             raise self.wrong(where, value, f"is not a whole number from {least}")
         return int(found[1])
+
+    def fault(self, why: str, line: int = 0) -> SettingError:
+        """Return an error with the file, and with a line if it is given."""
+        return SettingError(f"path = {str(self.file)!r}{f', line {line}' * bool(line)}: {why}")
 
     def wrong(self, where: str, value: Any, why: str) -> SettingError:
         """Return an error with the file, the field and its value."""

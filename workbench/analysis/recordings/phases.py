@@ -135,11 +135,6 @@ class Phases:
         """Seconds that every worker takes by itself, (steps, workers)."""
         return np.asarray(sum(self.phases.values()))
 
-    @property
-    def tested(self) -> dict[str, Array]:
-        """Seconds by cause that are tested: all that workers take by themselves, and their computing by cause."""
-        return {**self.computing, COMPUTE: self.own_seconds}
-
     def without(self, cause: Cause) -> Array:
         """Return the seconds of the workers if those in `cause` had the median waiting or processor time."""
         times = self.computing[cause.what]

@@ -104,7 +104,7 @@ def test_read_dumps_refuses_damage(tmp_path: Path) -> None:
     file = folder / "nccl_trace_rank_3"
     whole = file.read_bytes()
     file.write_bytes(whole[:-200])
-    refused(folder, "nccl_trace_rank_3", "is cut off")
+    refused(folder, "nccl_trace_rank_3", "is not a complete pickle")
     file.unlink()
     (folder / "trace_rank_3.json").write_text(json.dumps(dump([operation(1)], {DEFAULT: range(4)}))[:-30])
     refused(folder, "trace_rank_3.json", "is not JSON (", "line 1 column")

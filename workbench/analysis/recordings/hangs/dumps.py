@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +44,8 @@ class Operation(NamedTuple):
     `place`: position among the operations of this rank. `group`: name of its process group. `number`: its number among
     the collective operations of the group. `name`: e.g. "nccl:all_reduce". `pair`: for operations of two ranks, whether
     this rank sends, and the other's number within the group; None if unknown. `where`: file and line of its call.
+    `begun`: when this rank has entered it, s since 1970, 0 if unknown. `end`: when its end was seen, or its timeout
+    if it has not ended; infinite if unknown.
     """
 
     place: int
@@ -54,6 +57,8 @@ class Operation(NamedTuple):
     ended: bool
     pair: tuple[bool, int] | None
     where: str
+    begun: float
+    end: float
 
 
 @dataclass(frozen=True)
@@ -189,6 +194,9 @@ class _Fields(Fields):
         pair = _PAIR.match(name)
         is_pair = bool(fields.get("is_p2p")) or pair is not None
         number = fields.get("collective_seq_id", fields.get("seq_id"))
+        times = ("time_created_ns", 1e-9), ("time_discovered_completed_ns", 1e-9), ("timeout_ms", 1e-3)
+        begun, seen, timeout = (_number(fields.get(key)) * unit for key, unit in times)
+        ended = bool(fields.get("retired")) or fields.get("state") == "completed"
         operation = Operation(
             place=self.whole(f"{where}.record_id", fields.get("record_id", fields.get("id", 0))),
             group=group,
@@ -196,9 +204,11 @@ class _Fields(Fields):
             number=self.whole(f"{where}.collective_seq_id", 0 if is_pair and number is None else number),
             name=name,
             is_pair=is_pair,
-            ended=bool(fields.get("retired")) or fields.get("state") == "completed",
+            ended=ended,
             pair=(pair[1] == "send", int(pair[3])) if pair else None,
             where=_called(fields.get("frames")),
+            begun=begun,
+            end=(seen if ended else begun and timeout and begun + timeout) or inf,
         )
         return operation, text(fields.get("pg_id", ""))
 
@@ -235,8 +245,7 @@ class _Fields(Fields):
         last = _RANK.search(self.file.name)
         if len(named) == 1 or last:
             return int(named.pop() if len(named) == 1 else last[1])  # type: ignore[index]
-        why = "its name does not end with the rank; call the dumps nccl_trace_rank_0, nccl_trace_rank_1, ..."
-        raise SettingError(f"path = {str(self.file)!r}: {why}")
+        raise self.fault("its name does not end with the rank; call the dumps nccl_trace_rank_0, ...")
 
 
 def text(value: Any) -> str:
@@ -247,6 +256,11 @@ def text(value: Any) -> str:
     """
     found = value if isinstance(value, str) else shown(value)
     return " ".join(found.encode(errors="replace").decode().split())
+
+
+def _number(value: Any) -> float:
+    """Return a number of a file, or 0 for anything else."""
+    return value if isinstance(value, int | float) else 0.0
 
 
 def _called(frames: Any) -> str:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from workbench.analysis.recordings.hangs.dumps import Group, Operation, read_dumps
+from workbench.analysis.recordings.hangs.two_runs import two_runs
 from workbench.analysis.recordings.hangs.waits import Job, Unended, Wait, listed
 from workbench.analysis.recordings.verdict import Fact, card
+from workbench.core.base.settings import SettingError
 from workbench.core.base.text import upper
 
 MAX_LISTED = 8  # max number of operations that the text lists
@@ -61,6 +63,8 @@ class Hang:
     def of(cls, path: Path) -> Self:
         """Read the dumps of a folder, or one dump. Raise `SettingError` with the file that is wrong."""
         job = Job(read_dumps(path))
+        if why := two_runs(job):
+            raise SettingError(f"path = {str(path)!r}: {why}; give the dumps of one run")
         waits = job.waits
         waiting = tuple(rank for rank, wait in waits.items() if wait.operation is not None)
         return cls(
@@ -224,10 +228,9 @@ def _place(job: Job, wait: Wait) -> str:
     if wait.operation is None or wait.group is None:
         return "no operation"
     each = wait.operation
-    number = each.number
     if each.is_pair:
         return f"{each.name.rpartition(':')[2]} of process group {wait.group.name}{_called(each)}"
-    return f"{_named(each.name, number, wait.group, each.description)}{_called(each)}"
+    return f"{_named(each.name, each.number, wait.group, each.description)}{_called(each)}"
 
 
 def _others(job: Job, rank: int) -> str:

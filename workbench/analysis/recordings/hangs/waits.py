@@ -15,7 +15,7 @@ from typing import NamedTuple
 from workbench.analysis.recordings.hangs.dumps import DEFAULT_GROUP, Dump, Group, Operation
 
 # collective operations that end on no rank before all ranks have entered them
-_SYNCHRONISING = re.compile(r"(?:\w+:)?_?(?:all_?reduce|all_?gather|reduce_scatter|all_?to_?all|barrier)")
+SYNCHRONISING = re.compile(r"(?:\w+:)?_?(?:all_?reduce|all_?gather|reduce_scatter|all_?to_?all|barrier)")
 
 
 class Unended(NamedTuple):
@@ -174,7 +174,7 @@ class Job:
             return Wait(first, where.group, (*where.missing, *where.silent))
         others = [other for other in where.group.ranks if other != rank]
         ended = tuple(other for other in others if self.has_ended(other, where.group, first.number))
-        if ended and _SYNCHRONISING.match(first.name):
+        if ended and SYNCHRONISING.match(first.name):
             return Wait(first, where.group, (), ended)
         return Wait(
             first, where.group, tuple(each for each in others if self._is_before(each, first, where.group))

@@ -13,8 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from workbench.analysis.recordings.fields import Fields
 from workbench.analysis.recordings.sources import Source
-from workbench.core.base.reading import head_of, parse_json, read_text
+from workbench.core.base.reading import head_of, read_text
 from workbench.core.base.settings import SettingError
 from workbench.core.base.tables import number as number_of
 
@@ -89,16 +90,17 @@ class _Listed:
         return self.kind, self.line, self.scores | unlisted
 
 
-class _Reports:
+class _Reports(Fields):
     """Reports of a file, in order: their kind, line and scores."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.is_partial = path, False
+        super().__init__(path)
+        self.is_partial = False
 
     def __iter__(self) -> Iterator[tuple[str, int, Scores]]:
-        text = read_text(self.path, "replace")
-        if self.path.suffix.lower() == ".json":
-            whole = self._json(1, text)
+        text = read_text(self.file, "replace")
+        if self.file.suffix.lower() == ".json":
+            whole = self.json(text, 1)
             for place, each in enumerate(whole if isinstance(whole, list) else [whole], 1):
                 yield from self._of_json(place, each)
             return
@@ -108,7 +110,7 @@ class _Reports:
                 yield report.ended()
                 report = None
             if line.startswith("{") and "perf_scores" in line:
-                yield from self._of_json(number, self._json(number, line))
+                yield from self._of_json(number, self.json(line, number))
             elif printed := _PRINTED.search(line):
                 yield printed["kind"], number, self._of_dict(number, printed["scores"])
             elif title := _TITLE.search(line):
@@ -129,24 +131,24 @@ class _Reports:
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise self._wrong(number, f"{text[:MAX_QUOTED]!r}: is not a score for each rank")
+            raise self.fault(f"{text[:MAX_QUOTED]!r}: is not a score for each rank", number)
         return self._scores(number, found, {})
 
     def _of_json(self, number: int, report: Any) -> Iterator[tuple[str, int, Scores]]:
         if not isinstance(report, dict):
-            raise self._wrong(number, "is not a report with fields")
+            raise self.fault("is not a report with fields", number)
         nodes = report.get("rank_to_node") or {}
         for kind, name in (("relative", RELATIVE), ("individual", INDIVIDUAL)):
             if found := report.get(name):
                 if not isinstance(found, dict) or not isinstance(nodes, dict):
-                    raise self._wrong(number, f"{name}: is not a score for each rank")
+                    raise self.fault(f"{name}: is not a score for each rank", number)
                 yield kind, number, self._scores(number, found, nodes)
 
     def _scores(self, number: int, found: Mapping[Any, Any], nodes: Mapping[Any, Any]) -> Scores:
         scores: Scores = {}
         for rank, score in found.items():
             if not str(rank).isdigit():
-                raise self._wrong(number, f"rank = {str(rank)[:MAX_QUOTED]!r}: is not a whole number from 0")
+                raise self.fault(f"rank = {str(rank)[:MAX_QUOTED]!r}: is not a whole number from 0", number)
             node = nodes.get(rank, nodes.get(str(rank), ""))
             scores[int(rank)] = self._score(number, math.nan if score is None else score), str(node)
         return scores
@@ -154,19 +156,8 @@ class _Reports:
     def _score(self, number: int, score: Any) -> float:
         """Return a score, which must be above 0, or NaN if a rank has none. Raise `SettingError` otherwise."""
         if isinstance(score, bool) or not isinstance(score, int | float) or score <= 0 or math.isinf(score):
-            raise self._wrong(number, f"score = {str(score)[:MAX_QUOTED]}: is not a number above 0")
+            raise self.fault(f"score = {str(score)[:MAX_QUOTED]}: is not a number above 0", number)
         return float(score)
-
-    def _json(self, number: int, text: str) -> Any:
-        try:
-            return parse_json(text, self.path)
-        except SettingError:
-            raise
-        except ValueError as error:
-            raise self._wrong(number, f"is not JSON ({error})") from None
-
-    def _wrong(self, number: int, why: str) -> SettingError:
-        return SettingError(f"path = {str(self.path)!r}, line {number}: {why}")
 
 
 SOURCE = Source(

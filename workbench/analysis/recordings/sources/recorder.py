@@ -67,9 +67,8 @@ def read(path: Path) -> pd.DataFrame:
     absent = [phase for phase in EXCHANGES if not any(each.steps[phase].any() for each in ranks)]
     frame = frame[~frame["phase"].isin(absent)].reset_index(drop=True)
     if frame.empty:
-        raise SettingError(
-            f"path = {str(path)!r}: no rank has recorded a second step yet; wait for some steps"
-        )
+        why = "no rank has recorded a second step yet; wait for some steps"
+        raise SettingError(f"path = {str(path)!r}: {why}")
     ended = [f"rank {rank}, which ended before the newest attempt" for rank in gone]
     skipped = ["earlier attempts"] * any(place.attempt for place in known) + [f"steps before {first}", *ended]
     gradient_bytes = min(each.about["gradient_bytes"] for each in ranks)
@@ -155,15 +154,13 @@ def _rows(rank: _Rank, first: int) -> pd.DataFrame:
     steps = rank.steps[rank.steps["step"] >= first]
     fixed: dict[str, Any] = {"worker": rank.rank, "host": rank.about["host"], "step": steps["step"]}
     fixed |= {name: np.where(steps[name] > 0, steps[name], np.nan) for name in WORK}
-    own = [phase for phase in PHASES if phase != EXCHANGE]
-    none = {"processor_seconds": 0.0}
-    parts = [
-        pd.DataFrame({**fixed, "phase": LAYER_PREFIX + name, "seconds": steps[name], **none}) for name in own
-    ]
+    parts = []
+    for phase in (*PHASES, FORWARD_EXCHANGE):
+        name, spent = (phase, np.nan) if phase in EXCHANGES else (LAYER_PREFIX + phase, 0.0)
+        parts.append(
+            pd.DataFrame({**fixed, "phase": name, "seconds": steps[phase], "processor_seconds": spent})
+        )
     parts[0]["processor_seconds"] = steps["processor"]  # processor time of the whole step
-    for phase in EXCHANGES:
-        exchange = {"phase": phase, "seconds": steps[phase], "processor_seconds": np.nan}
-        parts.append(pd.DataFrame({**fixed, **exchange}))
     ways = [PROBE_PHASE, BOTH_WAYS_PHASE]
     probes = pd.DataFrame(rank.about["probes"], columns=["step", *ways]).drop_duplicates("step")
     probes = probes[(probes["step"] >= first) & (probes[PROBE_PHASE] > 0)]

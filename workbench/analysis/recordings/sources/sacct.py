@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from workbench.analysis.recordings.fields import Fields
 from workbench.analysis.recordings.sources import Source
 from workbench.core.base.reading import head_of, read_text
 from workbench.core.base.settings import SettingError
@@ -126,18 +127,17 @@ def _rows(path: Path) -> Iterator[Row]:
             yield row
 
 
-class _Columns:
+class _Columns(Fields):
     """Columns of a file: separated by | or at the positions of the dashes in its second line."""
 
     def __init__(self, path: Path, lines: list[str]) -> None:
-        self.path = path
+        super().__init__(path)
         header, second = lines[0], lines[1] if len(lines) > 1 else ""
         self.first, self._spans = 1, []  # type: int, list[tuple[int, int]]
         self._separator = _separator(header)
         if not self._separator:
             if not _DASHES.fullmatch(second):
-                why = "has no line of dashes below its names, which gives the columns"
-                raise SettingError(f"path = {str(path)!r}, line 2: {why}; {NEEDED}")
+                raise self.fault(f"has no line of dashes below its names; {NEEDED}", 2)
             self._spans = [match.span() for match in re.finditer("-+", second)]
             self.first = 2
         names = self._fields(header)
@@ -152,7 +152,7 @@ class _Columns:
         """Return one row, or None for tasks that have not begun, and for steps that Slurm adds (`_SKIPPED_STEPS`)."""
         fields = self._fields(line)
         if len(fields) != self._width:
-            raise self._wrong(number, f"has {len(fields)} fields, its first line {self._width}")
+            raise self.fault(f"has {len(fields)} fields, its first line {self._width}", number)
 
         def field(*names: str) -> str:
             return next((fields[self._places[name]] for name in names if name in self._places), "")
@@ -164,7 +164,7 @@ class _Columns:
         job = _JOB.fullmatch(identity)
         if job is None or (job["step"] and not job["step"].isdigit()):
             cut = "is cut off" if identity.endswith("+") else "is not a job, JOB_TASK or JOB.STEP"
-            raise self._wrong(number, f"JobID = {identity!r}: {cut}; {NEEDED}")
+            raise self.fault(f"JobID = {identity!r}: {cut}; {NEEDED}", number)
         if job["pending"] is not None:
             return None
         state = field("state").split(" ")[0].rstrip("+")
@@ -173,7 +173,7 @@ class _Columns:
         task = int(job["task"]) if job["task"] else -1
         node = field("nodelist", "nodes")
         if node.endswith("+") and is_done:
-            raise self._wrong(number, f"NodeList = {node!r}: is cut off; {NEEDED}")
+            raise self.fault(f"NodeList = {node!r}: is cut off; {NEEDED}", number)
         return Row(number, int(job["job"]), task, job["step"] or "", field("jobname"), node, state, seconds)
 
     def _seconds(self, number: int, elapsed: str, raw: str) -> float:
@@ -182,11 +182,8 @@ class _Columns:
         seconds = seconds_of(elapsed)
         if seconds is None:
             forms = "give DD-HH:MM:SS, HH:MM:SS or MM:SS"
-            raise self._wrong(number, f"Elapsed = {elapsed or raw!r}: is not a time of Slurm; {forms}")
+            raise self.fault(f"Elapsed = {elapsed or raw!r}: is not a time of Slurm; {forms}", number)
         return seconds
-
-    def _wrong(self, number: int, why: str) -> SettingError:
-        return SettingError(f"path = {str(self.path)!r}, line {number}: {why}")
 
 
 SOURCE = Source(name="sacct", title="Slurm's accounting (sacct)", tells=tells, read=read)

@@ -62,43 +62,34 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True)
 class TraceFile:
-    """Trace file: its process, its steps, and their operations.
+    """Trace file: its steps, and its events by purpose.
 
-    rank: rank in distributed training; None if the file has none. process: id of the process that ran the steps.
-    base: microseconds to add to all times. unfinished: numbers of the incomplete steps.
+    rank: rank in distributed training; None if the file has none. base: microseconds to add to all times. unfinished:
+    numbers of the incomplete steps.
     """
 
     path: Path
     rank: int | None
     host_name: str
-    process: str
     base: float
     steps: list[Step]
     unfinished: list[int]
-    operators: list[Operation]
-    kernels: list[Operation]
-    titles: list[Operation]
-    modules: list[Operation]
+    events: "Events"
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Parse a file. Raise `SettingError` with its name, and with the event if one is wrong."""
         fields = _parsed(path)
-        events = fields["traceEvents"]
-        raw = _Events(path, events)
-        steps, cut = _whole_steps(path, raw)
+        events = Events(path, fields["traceEvents"])
+        steps, cut = _whole_steps(path, events)
         return cls(
             path=path,
             rank=_rank(path, fields.get("distributedInfo")),
             host_name=host if isinstance(host := fields.get("host_name"), str) else "",
-            process=raw.process,
             base=_finite(fields.get("baseTimeNanoseconds"), 0.0) / 1e3,
             steps=steps,
             unfinished=cut,
-            operators=raw.operators,
-            kernels=raw.kernels,
-            titles=raw.titles,
-            modules=raw.modules,
+            events=events,
         )
 
     @cached_property
@@ -134,8 +125,11 @@ class TraceFile:
         return self.base + self.steps[0].start, self.base + self.steps[-1].end
 
 
-class _Events:
-    """Events of a file by purpose. Other events are skipped."""
+class Events:
+    """Events of a file by purpose. Other events are skipped.
+
+    process: id of the process that ran the steps.
+    """
 
     def __init__(self, path: Path, events: list[Any]) -> None:
         self.path = path
@@ -208,7 +202,7 @@ class _Events:
         return [int(np.searchsorted(starts, end) - np.searchsorted(starts, start)) for start, end in spans]
 
 
-def _whole_steps(path: Path, events: _Events) -> tuple[list[Step], list[int]]:
+def _whole_steps(path: Path, events: Events) -> tuple[list[Step], list[int]]:
     """Return the finished steps, in their order, and the numbers of the others.
 
     A step is unfinished if it has no end, or if one of its operations has none. The last step of a file is also

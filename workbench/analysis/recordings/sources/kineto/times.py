@@ -17,12 +17,14 @@ class Phases:
     """
 
     def __init__(self, file: TraceFile) -> None:
-        every = [*file.operators, *file.kernels, *file.titles]
+        events = file.events
+        every = [*events.operators, *events.kernels, *events.titles]
         exchange = [each for each in every if each.exchange]
-        computing = [each for each in file.kernels if not each.exchange] if file.kernels else _waitless(every)
+        kernels = [each for each in events.kernels if not each.exchange]
+        computing = kernels if events.kernels else _waitless(every)
         self._computing = Cover((each.start, each.end) for each in computing)
         self._either = Cover((each.start, each.end) for each in [*exchange, *computing])
-        self._modules = self._alone(file.modules)
+        self._modules = self._alone(events.modules)
         self._begins = [start for start, _, _ in self._modules]
 
     def of(self, step: Step) -> dict[str, float]:

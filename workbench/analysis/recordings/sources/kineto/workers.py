@@ -9,8 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from workbench.analysis.recordings.sources.kineto.files import TraceFile
+from workbench.analysis.recordings.sources.kineto.times import SECONDS_PER_MICROSECOND
+from workbench.analysis.recordings.sources.recorder import MAX_SKEW_S
 from workbench.core.base.settings import SettingError
 
+MIN_DATE_US = 1e15  # smaller times are not counted from 1970, so that hosts do not share their zero
 MAX_NAMED_RANK = 10**5  # larger numbers in names are times or dates
 MAX_NAMES = 3  # max number of files that an error names
 
@@ -26,6 +29,7 @@ def windows(path: Path, files: list[TraceFile]) -> list[tuple[int | str, TraceFi
         some.sort(key=lambda file: file.window)
         for before, after in pairwise(some):
             _check_one_process(path, worker, before, after)
+    _check_one_run(path, [*ours.values()])
     offsets = _offsets(path, ours)
     order = sorted(ours, key=lambda worker: (isinstance(worker, str), worker))
     return [(worker, file, offsets[place]) for worker in order for place, file in enumerate(ours[worker])]
@@ -36,8 +40,20 @@ def _check_one_process(path: Path, worker: int | str, before: TraceFile, after: 
     if after.window[0] < before.window[1]:
         raise SettingError(f"{both}and overlap in time; leave out copies, and give every worker its rank")
     named = before.is_host_and_process and after.is_host_and_process and before.label != after.label
-    if named or before.process != after.process:
+    if named or before.events.process != after.events.process:
         raise SettingError(f"{both}but of different processes; give the files of one run")
+
+
+def _check_one_run(path: Path, ours: list[list[TraceFile]]) -> None:
+    """Raise `SettingError` if the files of one worker end long before those of another begin."""
+    first, last = (
+        min(ours, key=lambda some: some[-1].window[1]),
+        max(ours, key=lambda some: some[0].window[0]),
+    )
+    gap = (last[0].window[0] - first[-1].window[1]) * SECONDS_PER_MICROSECOND
+    if gap > MAX_SKEW_S and first[0].window[0] > MIN_DATE_US:
+        both = f"{first[-1].path.name} ends {gap:.0f} s before {last[0].path.name} begins"
+        raise SettingError(f"path = {str(path)!r}: {both}; give the files of one run")
 
 
 def _offsets(path: Path, ours: dict[int | str, list[TraceFile]]) -> list[int]:
