@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import workbench as wb
+from workbench.analysis.planning.quantities import quantity_of
 from workbench.cli.report import report as command
 from workbench.core.base.settings import SettingError
 from workbench.core.base.version import __version__
@@ -53,7 +54,9 @@ def figures(page: str) -> int:
 
 def test_report_of_a_run_reproduces_it(traces: list[wb.Trace], tmp_path: Path) -> None:
     page = read(report(traces[1], tmp_path / "run.html"))
-    assert "<h1>GC: 8 rounds in" in page
+    took = quantity_of(float(traces[1].columns["time"][-1]))  # in the heading as in the table
+    assert f"<h1>GC: 8 rounds in {took}" in page
+    assert f'<td data-column="time">{took}</td>' in page
     assert figures(page) == 4
     assert "workbench run GC.yaml -o runs/GC" in page
     assert "<dt>latency of the links (s)</dt>" in page

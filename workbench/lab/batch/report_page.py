@@ -25,7 +25,6 @@ from workbench.core.base.files import write_file
 from workbench.core.base.page import CONFIG
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of, short
-from workbench.core.base.text import in_seconds
 from workbench.core.base.version import __version__
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
@@ -171,7 +170,7 @@ def _read(folder: Path, trust: bool) -> Trace | Runs:
 def _of_run(trace: Trace) -> Report:
     e, times = trace.experiment, np.asarray(trace.columns["time"], dtype=float)
     loss = f", training loss {trace.columns['loss'][-1]:.4g} at the end" if "loss" in trace.columns else ""
-    title = f"{trace.label}: {plural(len(times), 'round')} in {in_seconds(float(times[-1]))}{loss}"
+    title = f"{trace.label}: {plural(len(times), 'round')} in {quantity_of(float(times[-1]))}{loss}"
     made = Report("a run", title, _sentence([trace]), [e], trace.info, engine=trace.engine)
     made.tables.append(("Result", *_results([trace], None, "loss")))
     made.figures = [convergence([trace]), round_times([trace])]

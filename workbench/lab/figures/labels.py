@@ -84,17 +84,17 @@ def setting(name: str) -> str:
     return f"{text} {_WHOSE[group]}" if group in _WHOSE and text != group else text
 
 
-def with_unit(name: str) -> str:
-    """Return the label of a setting with its unit, if it has one.
+def with_unit(name: str, form: str = "{} ({})") -> str:
+    """Return the label of a setting with its unit, unless the unit is a word of the label.
 
     >>> with_unit("link.latency"), with_unit("problem_args.samples"), with_unit("workers")
     ('latency of the links (s)', 'samples of the problem', 'workers')
     """
-    return _in_unit(setting(name), unit(name))
+    return _in_unit(setting(name), unit(name), form)
 
 
-def _in_unit(text: str, unit: str) -> str:
-    return f"{text} ({unit})" if unit and unit not in text.split() else text
+def _in_unit(text: str, unit: str, form: str = "{} ({})") -> str:
+    return form.format(text, unit) if unit and unit not in text.split() else text
 
 
 def axis(name: str, used: Sequence[str] = ()) -> str:

@@ -18,6 +18,7 @@ def test_session_runs_are_listed_at_once_and_a_kept_one_after_it_was_kept(tmp_pa
     explorer.tabs.selected_index = runs
     assert history.table.wait(30)
     assert sorted(history.table.runs.table["scheme"]) == sorted(e.scheme for e in SMALL)
+    assert "5 runs: 5 done" in history.table.note.value  # the private folder's path says nothing to a user
     explorer.run(60)  # while the table is shown
     assert history.table.wait(30)
     assert len(history.table.runs) == 10
@@ -31,6 +32,7 @@ def test_session_runs_are_listed_at_once_and_a_kept_one_after_it_was_kept(tmp_pa
     assert history.where.value == tmp_path / "runs"
     assert history.table.wait(30)
     assert list(history.table.runs.table["name"]) == ["Mine"]
+    assert f"1 run in {tmp_path / 'runs'}: 1 done" in history.table.note.value
 
 
 def test_session_folder_is_private_and_ends_with_the_explorer() -> None:

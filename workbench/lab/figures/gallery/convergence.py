@@ -1,4 +1,4 @@
-"""Convergence: a metric over wall clock, rounds, bytes or samples."""
+"""Convergence: a metric over time, rounds, bytes or samples."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def convergence(
     target: float | None = None,
     theme: Theme = "light",
 ) -> go.Figure:
-    """Draw a metric against wall clock, rounds, bytes or samples; one curve per run.
+    """Draw a metric against time, rounds, bytes or samples; one curve per run.
 
     `traces`: runs. Those of one scheme are labelled by the settings in which they differ. `metric`: a column of
     `trace.rounds`, such as loss or test_accuracy. `x`: "time" (s), "round", "bytes" or "samples" (cumulative); time is
@@ -79,9 +79,9 @@ def title(metric: str, x: str) -> str:
     """Return the title: metric versus axis.
 
     >>> title("loss", "time")
-    'Training loss versus wall clock'
+    'Training loss versus time'
     """
-    return f"{upper(short(metric))} versus {'wall clock' if x == 'time' else _word(x)}"
+    return f"{upper(short(metric))} versus {_word(x)}"
 
 
 def _scale_y(series: Sequence[Series], metric: str) -> dict[str, object]:

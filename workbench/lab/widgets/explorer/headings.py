@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from workbench.core.base.text import upper
-from workbench.lab.figures.labels import METRICS, RESULTS, setting, short, unit
+from workbench.lab.figures.labels import METRICS, RESULTS, short, with_unit
 
 _HEADINGS = {
     "run": "Run",
@@ -26,8 +26,8 @@ _HEADINGS = {
 def heading(name: str, target: str = "") -> str:
     """Return the heading of a column. `target`: metric and value of the columns time_to and rounds_to.
 
-    >>> heading("time"), heading("scheme_args.stragglers"), heading("link.latency"), heading("time_to", "loss 0.3")
-    ('Time, s', 'Stragglers', 'Latency of the links, s', 'To loss 0.3, s')
+    >>> heading("time"), heading("problem_args.samples"), heading("link.latency"), heading("time_to", "loss 0.3")
+    ('Time, s', 'Samples of the problem', 'Latency of the links, s', 'To loss 0.3, s')
     """
     if target and name in ("time_to", "rounds_to"):
         return f"To {target}, {'s' if name == 'time_to' else 'rounds'}"
@@ -37,5 +37,4 @@ def heading(name: str, target: str = "") -> str:
         return upper(RESULTS[name][0])
     if name in METRICS:
         return upper(short(name))
-    parts = [upper(setting(name)), unit(name)]
-    return ", ".join(filter(None, parts))
+    return upper(with_unit(name, "{}, {}"))

@@ -19,6 +19,7 @@ from workbench.core.base.text import duration
 from workbench.core.base.type_checks import span
 from workbench.lab.widgets.callbacks import Pane, guarded, progress, sentence
 from workbench.lab.widgets.explorer.grid import Grid
+from workbench.lab.widgets.explorer.session import PREFIX
 from workbench.lab.widgets.forms.fields import number
 
 MAX_LISTED_RUNS = 10**6  # max number of runs whose errors are listed
@@ -109,10 +110,10 @@ class RunsGrid(Pane):
             self._marked()  # some of the selected runs may no longer exist
             states = table["state"].value_counts().items() if len(table) else ()
             counts = ", ".join(f"{n:,} {state}" for state, n in states)
-            where = str(self.runs.root.absolute()) if self.runs.root else "memory"
-            self._say(
-                f"{len(table):,} {'run' if len(table) == 1 else 'runs'} in {where}{f': {counts}' if counts else ''}"
-            )
+            root = self.runs.root
+            where = f" in {root.absolute()}" if root and not root.name.startswith(PREFIX) else ""
+            noun = "run" if len(table) == 1 else "runs"
+            self._say(f"{len(table):,} {noun}{where}{f': {counts}' if counts else ''}")
 
     @guarded
     def _aim(self) -> None:

@@ -65,7 +65,7 @@ class RunsTable(RunsViews):
     >>> _ = shown.wait()
     >>> shown.select("one")
     >>> shown.traces()[0].label, shown.plot.label
-    ('CR', 'Training loss versus wall clock')
+    ('CR', 'Training loss versus time')
     """
 
     def __init__(

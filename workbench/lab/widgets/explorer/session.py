@@ -9,6 +9,8 @@ from tempfile import TemporaryDirectory
 from workbench.analysis.tables.about import keep
 from workbench.core.trace.trace import Trace
 
+PREFIX = "workbench-explorer-"  # of the private folder's name, which says nothing to a user
+
 
 class SessionRuns:
     """Folder of the runs that were made since the explorer was opened.
@@ -23,7 +25,7 @@ class SessionRuns:
     def __init__(self) -> None:
         self._known: list[Trace] = []
         # readable only for its owner, and removed together with this object
-        self._folder = TemporaryDirectory(prefix="workbench-explorer-", ignore_cleanup_errors=True)
+        self._folder = TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
         self.folder = Path(self._folder.name)
 
     def add(self, traces: Sequence[Trace]) -> int:

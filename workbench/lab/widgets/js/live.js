@@ -1,6 +1,6 @@
 // Live curves of runs. The kernel sends new rows; axes, theme and scales are handled by the page.
 
-const X = { time: "wall clock", round: "rounds", bytes: "bytes received", samples: "samples computed" };
+const X = { time: "time since start", round: "rounds", bytes: "bytes received", samples: "samples computed" };
 const MOST_POINTS = 2000;
 const RATIO = { x: 6, y: 20 }; // ratios of largest to smallest value above which an axis is logarithmic
 const TICK = 48; // px of a tick's label with a space beside it

@@ -46,7 +46,7 @@ class RowBlock(NamedTuple):
 
 
 class LivePlot(Followed):
-    """Live plot of a metric against wall clock, rounds, bytes or samples, for active and finished runs.
+    """Live plot of a metric against time, rounds, bytes or samples, for active and finished runs.
 
     >>> import workbench as wb
     >>> runs = wb.start_all([wb.Experiment(scheme=s, workers=12, rounds=5) for s in ("UMW", "CR")])
