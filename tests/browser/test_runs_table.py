@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 import workbench as wb
 from tests.support.browser.jupyterlab import Lab, Noise, Server, nameless
-from tests.support.sampled_cases import sampled_test
+from tests.support.sampled_cases import rotated, sampled_test
 from workbench.analysis.tables.about import describe, keep
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("alone")]
@@ -244,3 +244,35 @@ def test_runs_table_sorts_filters_groups_and_chooses_columns(
     ]
     assert [name for name in names if name in wanted] == wanted
     assert noise.after_reload() == []
+
+
+EMPTY = """import workbench as wb
+from pathlib import Path
+Path("filled-later").mkdir()
+wb.RunsTable("filled-later")"""
+FILL = """plan = {"base": {"workers": 4, "rounds": 5}, "seeds": 1, "cases": [{"scheme": "UMW"}, {"scheme": "RAR"}],
+        "grid": {"delays.rate": [1e3, 1e4]}}
+sweep = wb.batch.start(plan, "filled-later/swept", pictures=False)
+sweep.wait()
+print("swept")"""
+HEADS_OF = """(n) => [...(document.querySelectorAll('.jp-Notebook .wb-grid')[n]?.querySelectorAll('th[title]') ?? [])]
+  .map((e) => e.title)"""
+ROWS_OF_ALL = """() => [...document.querySelectorAll('.jp-Notebook .wb-grid')]
+  .map((e) => e.querySelectorAll('tbody tr').length)"""
+ALWAYS = {"scheme", "state", "when", "workers", "rounds_done", "time", "loss"}
+
+
+@rotated
+def test_columns_of_an_empty_table_appear_with_its_first_sweep(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str], screens: Path
+) -> None:
+    """The table that was empty has the columns of one that is opened afterwards."""
+    lab = Lab(page, server, write(EMPTY, FILL, 'wb.RunsTable("filled-later")'))
+    lab.run_all()
+    page.get_by_role("button", name="Refresh", exact=True).first.click()
+    page.wait_for_function(f"() => ({ROWS_OF_ALL})().join() === '4,4'")
+    page.screenshot(path=screens / "columns.png")
+    fresh, filled = page.evaluate(HEADS_OF, 1), page.evaluate(HEADS_OF, 0)
+    assert set(filled) >= ALWAYS | {"delays.rate"}
+    assert filled == fresh
+    assert noise.ours() == []

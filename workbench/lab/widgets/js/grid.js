@@ -201,6 +201,7 @@ function render({ model, el }) {
     list = found();
     const count = get("count"), length = asked().length, columns = [...get("columns")];
     let out = 0;
+    frame.hidden = !list.length; // a hidden table has no width, and all columns would fit
     fill(columns);
     while (width && frame.scrollWidth > frame.clientWidth + 1) {
       const least = columns.reduce((worst, each, k) => (each.level > (columns[worst]?.level ?? 0) ? k : worst), -1);
@@ -210,7 +211,6 @@ function render({ model, el }) {
       fill(columns);
     }
     mark();
-    frame.hidden = !list.length;
     none.hidden = Boolean(list.length);
     none.replaceChildren(...(count ? [element("b", {}, "No run matches"), element("button", { type: "button", onclick: () => ((search.value = ""), ask({ search: "", filters: [] })) }, "Clear search and filters")]
       : [element("b", {}, "No runs yet"), element("span", {}, get("empty"))]));

@@ -27,8 +27,12 @@ function render({ model, el }) {
   const reset = element("button", { type: "button", className: "wb-bare", title: "the settings of the beginning", onclick: ask("reset") }, "Reset");
   const banner = element("div", { className: "wb-banner", role: "alert", hidden: true },
     element("span", {}, "The kernel has stopped. What you see is the last state."), element("button", { type: "button", onclick: again }, "Start it and run all again"));
-  /** Show a banner, because the kernel has ended or was restarted, and its widgets no longer work. */
-  const ended = () => (banner.hidden = false);
+  /** Show a banner, and disable fields and buttons, because the kernel has ended or was restarted. */
+  const ended = () => {
+    banner.hidden = false;
+    const dead = ".wb-body, .wb-top > :not(.wb-tools), .wb-tools > button:not(.wb-side)";
+    for (const each of frame()?.querySelectorAll(dead) ?? []) each.inert = true;
+  };
   document.addEventListener("wb-ended", ended);
   let alive = false;
   /** Check whether the kernel still exists. A notebook's kernel can be shut down without a message to its widgets. */
