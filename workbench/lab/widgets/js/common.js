@@ -119,8 +119,8 @@ function element(tag, properties = {}, ...children) {
 const GAP = 4; // px between a menu and its button, and between a menu and the edge of the window
 
 /** Show a popover at its button: below it, or above it if there is more space. It stays inside of the window, and scrolls
- * if it is higher. It follows its button when the page scrolls. `right`: their right sides are aligned. They are as well if
- * there is no space to the right of its left side. */
+ * if it is higher. It follows its button when the page scrolls. `right`: their right sides are aligned, as
+ * for every button in the right half of the window. */
 function showAt(popover, button, right) {
   const place = (event) => {
     if (event?.target instanceof Node && popover.contains(event.target)) return;
@@ -128,8 +128,9 @@ function showAt(popover, button, right) {
     const at = button.getBoundingClientRect(), below = innerHeight - at.bottom - 2 * GAP, above = at.top - 2 * GAP;
     popover.style.setProperty("--wb-room", `${Math.max(below, above)}px`);
     const { width, height } = popover.getBoundingClientRect(), up = height > below;
-    const fits = at.left + width <= innerWidth - GAP, top = up ? at.top - GAP - height : at.bottom + GAP;
-    Object.assign(popover.style, { left: `${Math.max(GAP, right || !fits ? at.right - width : at.left)}px`, top: `${Math.max(GAP, Math.min(top, innerHeight - GAP - height))}px` });
+    const start = right || at.left > innerWidth / 2 ? at.right - width : at.left, top = up ? at.top - GAP - height : at.bottom + GAP;
+    const left = Math.max(GAP, Math.min(start, innerWidth - width - GAP));
+    Object.assign(popover.style, { left: `${left}px`, top: `${Math.max(GAP, Math.min(top, innerHeight - GAP - height))}px` });
   };
   const ended = (event) => {
     if (event && event.newState !== "closed") return;
