@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.support.schemes import cada_program
+from tests.support.cada import program as cada_program
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.delays import CounterRNG
@@ -136,7 +136,7 @@ def test_models_and_uploads_are_those_of_the_authors_program(
 def test_uploads_and_models_are_those_of_the_executed_programs(
     scheme: Scheme, program: str, l2: float
 ) -> None:
-    """The saved numbers are from the authors' programs themselves, which Octave executed (see `cada_program`).
+    """The saved numbers are from the authors' programs themselves, which Octave executed (see `program`).
 
     The programs regularise with the models at which gradients were sent, so with `l2` models differ a little.
     """

@@ -1,6 +1,6 @@
 """Runs of the programs of CADA's authors, saved as numbers: which workers send in each round, and the last model.
 
-    python -m tests.support.schemes.cada_program FOLDER [OCTAVE]
+    python -m tests.support.cada.program FOLDER [OCTAVE]
 
 writes the numbers again. FOLDER: a copy of ChrisYZZ/CADA-master (commit 9aead8f). OCTAVE: GNU Octave's command line
 (default: octave-cli; the numbers are from version 7.3). Octave executes the authors' own lines of `ijcnn.m` and
@@ -24,7 +24,7 @@ import workbench as wb
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.engine.virtual.arithmetic import BATCHES_STREAM
 
-NUMBERS = Path(__file__).with_name("cada_program.json")
+NUMBERS = Path(__file__).with_name("program.json")
 WORKERS, ROUNDS, SAMPLES, FEATURES, BATCH, SEED = 5, 230, 200, 6, 8, 3
 # fields of the programs: c, step size, number that is added to the square root, and D of CADA1 and CADA2. The programs
 # of CADA2 send once the age is above their D.
@@ -53,7 +53,7 @@ def experiment(program: str, scheme: str, l2: float) -> wb.Experiment:
         seed=SEED,
         problem="logistic",
         problem_args={"samples": SAMPLES, "features": FEATURES, "l2": l2},
-        optimiser=f"{Path(__file__).with_name('cada_amsgrad.py')}:ProgramAMSGrad",
+        optimiser=f"{Path(__file__).with_name('amsgrad.py')}:ProgramAMSGrad",
         optimiser_args={name: fields[name] for name in ("rate", "eps")},
         delays={"kind": "constant"},
     )
