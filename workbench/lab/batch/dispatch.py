@@ -138,8 +138,6 @@ class Dispatcher:
     def _loop(self, bar: Bar, before: int) -> None:
         bar.note("failed=0")
         while self._fill() or self._running:
-            if (self.folder / STOP).exists():
-                raise KeyboardInterrupt
             if why := self.connection.broken():
                 self._replace(RunError(why))
             with suppress(Empty):
@@ -148,6 +146,8 @@ class Dispatcher:
                 bar.note(f"failed={self._counts['failed']}{self._trouble}")
                 bar.update(before + _over(self._counts))
             self._record()
+            if (self.folder / STOP).exists():  # at the end, because tasks that end at a stop may be the last ones
+                raise KeyboardInterrupt
 
     def _fill(self) -> bool:
         """Submit tasks up to the limit. Return False if no further task is left to submit."""
