@@ -146,7 +146,8 @@ class Dispatcher:
                 bar.note(f"failed={self._counts['failed']}{self._trouble}")
                 bar.update(before + _over(self._counts))
             self._record()
-            if (self.folder / STOP).exists():  # at the end, because tasks that end at a stop may be the last ones
+            # at the end, because tasks that end at a stop may be the last ones
+            if (self.folder / STOP).exists():
                 raise KeyboardInterrupt
 
     def _fill(self) -> bool:
