@@ -84,7 +84,7 @@ class Job:
         self._ahead: Loaded | None = None
         self._donate = False
         self._found: dict[str, Any] = {}  # reports for the comparison of replicas, sent with the next answer
-        # whether `backward` was called for the current batch; None: there is no batch
+        # whether `backward` was called for the current batch; None outside a batch
         self._computed: bool | None = None
         self._stepped = False  # whether the optimiser was called in that step
         optimiser.register_step_post_hook(self._after_optimiser)
@@ -345,7 +345,7 @@ def report(model: nn.Module, batch: Any, samples: list[int], weights: Array, los
 def misuse(computed: bool | None, parameters: list[nn.Parameter]) -> str | None:
     """Return why a script cannot compute gradients now, or None.
 
-    `computed`: whether it has computed those of the batch; None: there is no batch. `parameters`: those whose gradients
+    `computed`: whether it has computed those of the batch; None outside a batch. `parameters`: those whose gradients
     must be 0.
     """
     if computed is not False:

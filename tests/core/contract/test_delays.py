@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.analysis.planning.profile import scaled
 from workbench.core.base.settings import SettingError
-from workbench.core.checking.delays import PROPERTIES
-from workbench.core.checking.property import Property
 from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream, delay_models, law_of, recorded
 
 TRACES = Path(__file__).resolve().parents[4] / "shared" / "data" / "ec2_traces.csv"
@@ -378,41 +376,6 @@ def test_replay_resampled_in_blocks(tmp_path: Path) -> None:
     for seed in range(5):  # a run in blocks of the same length does not cut the blocks of the sample
         steps = np.diff(times(resample_seed=seed, block=10, resample_block=10))
         assert np.isin(steps[np.arange(1, 100) % 10 > 0], (1.0, -99.0)).all()
-
-
-@pytest.mark.parametrize("checked", PROPERTIES, ids=lambda checked: checked.name)
-@pytest.mark.parametrize(
-    "fields",
-    [{}, {"block": 3}, {"resample_seed": 2, "resample_block": 2}, {"same_workers": True}, {"scale": 2.0, "fixed": 5}],
-)  # fmt: skip
-def test_replay_passes_the_property(tmp_path: Path, checked: Property[Any], fields: dict[str, Any]) -> None:
-    """Its mean and quantiles are those of the recorded times. Recorded workers have equal weights, at any length."""
-    rows = [f"{w},{i},{1 + w + i % 3}\n" for w, steps in enumerate((4, 20, 10)) for i in range(steps)]
-    path = table(tmp_path, "worker,iteration,seconds\n" + "".join(rows))
-    model = build({"kind": "replay", "path": path, "samples": 10, **fields})
-    assert checked.but(model) == ("" if checked.name != "memory" else checked.but(model))
-    checked.test(model, {"seed": 5, "workers": 8, "samples": 3})
-
-
-def test_mixtures_and_groups_of_replays_have_quantiles(tmp_path: Path) -> None:
-    """A quantile of the whole is not declared if it depends on which worker has which times and which speed."""
-    path = table(tmp_path, "worker,iteration,seconds\n1,0,1\n1,1,2\n2,0,3\n2,1,4\n")
-    replay = {"kind": "replay", "path": path, "samples": 1}
-    mixed = law_of(
-        {"kind": "mixture", "components": [replay, {"kind": "constant", "shift": 9.0}], "shares": [0.5, 0.5]}
-    )
-    assert [mixed.quantile(q, 1) for q in (0.1, 0.2, 0.3, 0.45, 0.6)] == [1, 2, 3, 4, 9]
-    assert mixed.expected(1) == pytest.approx(5.75)
-    speeds: dict[str, Any] = {
-        "kind": "groups",
-        "common": {"kind": "constant", "shift": 0.0},
-        "speeds": (1.0, 2.0),
-    }
-    assert law_of({**speeds, "base": replay}).quantile(0.45, 1) == pytest.approx(1.5)
-    for fields in ({"same_workers": True}, {"as_recorded": False, "common_start": True}):
-        assert law_of({**speeds, "base": {**replay, **fields}}).quantile(0.5, 1) is None
-    for fields in ({"as_recorded": True}, {"common_start": True}):
-        assert law_of({**replay, **fields}).quantile(0.5, 1) is None
 
 
 def test_heterogeneous_slow_workers_may_be_given() -> None:

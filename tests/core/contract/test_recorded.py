@@ -7,6 +7,7 @@ import gzip
 import io
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,9 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.core.base.settings import SettingError
 from workbench.core.base.tables import natural
-from workbench.core.contract.delays import recorded
+from workbench.core.checking.delays import PROPERTIES
+from workbench.core.checking.property import Property
+from workbench.core.contract.delays import law_of, recorded
 from workbench.core.contract.recorded import unit_of
 
 HOSTS = [
@@ -256,3 +259,44 @@ def test_recorded_refuses_an_unknown_host(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"^path = 'mine', row 2: host is empty; fill it in for every row"):
         wb.traces.Recording.of_rows(frame.assign(host=["a", None, "b"]), "mine")
     assert set(wb.traces.Recording.of_rows(frame.assign(host=np.nan), "mine").frame["host"]) == {""}
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "times.csv"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("checked", PROPERTIES, ids=lambda checked: checked.name)
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"block": 3}, {"resample_seed": 2, "resample_block": 2}, {"same_workers": True}, {"scale": 2.0, "fixed": 5}],
+)  # fmt: skip
+def test_replay_passes_the_property(tmp_path: Path, checked: Property[Any], fields: dict[str, Any]) -> None:
+    """Its mean and quantiles are those of the recorded times. Recorded workers have equal weights, at any length."""
+    rows = [f"{w},{i},{1 + w + i % 3}\n" for w, steps in enumerate((4, 20, 10)) for i in range(steps)]
+    path = written(tmp_path, "worker,iteration,seconds\n" + "".join(rows))
+    model = law_of({"kind": "replay", "path": path, "samples": 10, **fields})
+    assert checked.name == "memory" or checked.but(model) == ""
+    checked.test(model, {"seed": 5, "workers": 8, "samples": 3})
+
+
+def test_mixtures_and_groups_of_replays_have_quantiles(tmp_path: Path) -> None:
+    """A quantile of the whole is not declared if it depends on which worker has which times and which speed."""
+    path = written(tmp_path, "worker,iteration,seconds\n1,0,1\n1,1,2\n2,0,3\n2,1,4\n")
+    replay = {"kind": "replay", "path": path, "samples": 1}
+    mixed = law_of(
+        {"kind": "mixture", "components": [replay, {"kind": "constant", "shift": 9.0}], "shares": [0.5, 0.5]}
+    )
+    assert [mixed.quantile(q, 1) for q in (0.1, 0.2, 0.3, 0.45, 0.6)] == [1, 2, 3, 4, 9]
+    assert mixed.expected(1) == pytest.approx(5.75)
+    speeds: dict[str, Any] = {
+        "kind": "groups",
+        "common": {"kind": "constant", "shift": 0.0},
+        "speeds": (1.0, 2.0),
+    }
+    assert law_of({**speeds, "base": replay}).quantile(0.45, 1) == pytest.approx(1.5)
+    for fields in ({"same_workers": True}, {"as_recorded": False, "common_start": True}):
+        assert law_of({**speeds, "base": {**replay, **fields}}).quantile(0.5, 1) is None
+    for fields in ({"as_recorded": True}, {"common_start": True}):
+        assert law_of({**replay, **fields}).quantile(0.5, 1) is None

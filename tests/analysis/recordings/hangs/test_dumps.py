@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.support.flight_dumps import DEFAULT, dump, four, operation, write
 from workbench.analysis.recordings.hangs import dumps
+from workbench.core.base.plain_pickle import parse_pickle
 from workbench.core.base.settings import SettingError
 
 
@@ -205,7 +206,7 @@ def test_read_dumps_unpacks_gzip_files(tmp_path: Path, as_json: bool) -> None:
 def test_read_dumps_refuses_a_dump_of_another_run(tmp_path: Path) -> None:
     folder = four(tmp_path / "stuck")
     file = folder / "nccl_trace_rank_3"
-    whole = pickle.loads(file.read_bytes())
+    whole = parse_pickle(file.read_bytes())
     file.write_bytes(pickle.dumps(whole | {"version": "2.4"}, 2))
     refused(folder, "nccl_trace_rank_0 and nccl_trace_rank_3 have different versions; give one dump")
     file.write_bytes(pickle.dumps(dump(whole["entries"], {DEFAULT: range(8)}), 2))
