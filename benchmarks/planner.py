@@ -2,7 +2,7 @@
 
 python benchmarks/planner.py [real] [devices] [truth] [speed] [coverage] [size] [unfitted]
                              [--repeat 3] [--rounds 48] [--measured 60] [--profiles markov pareto] [--keep FOLDER]
-                             [--first 0] [--intervals]
+                             [--first 0] [--intervals] [--jobs 1]
 
 ========== ==========================================================================================================
 real       measured round times divided by predicted ones, on this machine, whose cores all workers share
@@ -19,6 +19,7 @@ The regret of a choice is its time divided by that of the best choice, minus 1. 
 bound.
 `--keep` saves finished measurements of coverage, size and unfitted. A later call with the same folder continues.
 `--intervals`: coverage and unfitted without the regret, which takes most of their time. `--first`: their first seed.
+`--jobs`: processes of the search in unfitted.
 """
 
 from __future__ import annotations
@@ -362,7 +363,7 @@ def without_fit(seed: int, rounds: int, measured: int) -> tuple[float, float]:
             return share, np.nan
         assert advice.loss is not None
         base = first.experiment.replace(scheme="UMW", scheme_args={}, optimiser="gd", optimiser_args={})
-        found = Search(base, there, advice.loss, first.seconds).best(also=[first.experiment])
+        found = Search(base, there, advice.loss, first.seconds, jobs=JOBS[0]).best(also=[first.experiment])
         rivals = [c for c in found if c.name != Found(0.0, first.experiment, found[0].optimiser).name][
             :RIVALS
         ]
@@ -441,7 +442,11 @@ def expected(delays: dict[str, Any], scheme: str, args: dict[str, Any]) -> float
 
 
 PROFILES: list[str] = []
-FIRST, INTERVALS = [0], [False]  # first seed of coverage and unfitted; whether they leave out the regret
+FIRST, INTERVALS, JOBS = (
+    [0],
+    [False],
+    [1],
+)  # of coverage and unfitted: first seed; whether the regret is left out; processes
 SAVED_IN: list[Path] = []  # the folder of --keep, if any
 SIZES = [("workers", 1), ("workers", 4), ("workers", 8), ("rounds", 8)]
 EXACT = ["UMW", "GC", "CR", "CEGC"]  # exact schemes, whose runs are fast
@@ -464,9 +469,10 @@ def main() -> None:
     parser.add_argument("--measured", type=int, default=60, help="rounds of a measurement in unfitted")
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--first", type=int, default=0, help="first seed of coverage and unfitted")
+    parser.add_argument("--jobs", type=int, default=1, help="processes of the search in unfitted")
     parser.add_argument("--intervals", action="store_true", help="coverage and unfitted without the regret")
     args = parser.parse_args()
-    FIRST[0], INTERVALS[0] = args.first, args.intervals
+    FIRST[0], INTERVALS[0], JOBS[0] = args.first, args.intervals, args.jobs
     PROFILES.extend(args.profiles)
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)

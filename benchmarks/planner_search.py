@@ -9,6 +9,7 @@ sizes. Runs end after `LIMIT_RATIO` times the best time so far. The caller compa
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -49,6 +50,7 @@ NUMERIC_TRIES = (
     8  # number of step sizes of a numeric scheme, by factors of 2 from the middle in the better direction
 )
 
+FORK = multiprocessing.get_context("fork")  # settings hold functions, which cannot be sent
 # Experiment, seed -> the experiment with the delays of a cluster
 Where = Callable[[wb.Experiment, int], wb.Experiment]
 
@@ -75,26 +77,46 @@ class Found(NamedTuple):
 
 @dataclass
 class Search:
-    """Search for the setting that is the fastest to a loss. `seconds`: time of the plan's first choice."""
+    """Search for the setting that is the fastest to a loss. `seconds`: time of the plan's first choice.
+
+    `jobs`: number of processes.
+    """
 
     base: wb.Experiment
     where: Where
     loss: float
     seconds: float
     names: Sequence[str] | None = None
+    jobs: int = 1
 
     def __post_init__(self) -> None:
         self.problem = self.base.build_problem()
         self.smoothness = self.problem.smoothness()
-        self.fastest = self.seconds
+        self._fastest = FORK.Value("d", self.seconds)  # of all processes
+
+    @property
+    def fastest(self) -> float:
+        """Best seconds so far."""
+        return self._fastest.value
+
+    def _found(self, seconds: float) -> None:
+        with self._fastest.get_lock():
+            self._fastest.value = min(seconds, self._fastest.value)
 
     def best(self, also: Sequence[wb.Experiment] = ()) -> list[Found]:
         """Return the settings of the last pass, the fastest first. `also`: further experiments in this pass."""
-        coarse = self.passed("coarse", [e for name in self.names or schemes.names() for e in self.of(name)])
+        coarse = self.passed(
+            "coarse", [(e, FIRST_SEEDS) for name in self.names or schemes.names() for e in self.of(name)]
+        )
         near = NEAR_RATIO * min(each.seconds for each in coarse)
         names = {each.experiment.scheme for each in coarse if each.seconds <= near}
         known = {repr(each.experiment) for each in coarse}
-        gaps = [e for name in sorted(names) for e in self.of(name, filled=True) if repr(e) not in known]
+        gaps = [
+            (e, FIRST_SEEDS)
+            for name in sorted(names)
+            for e in self.of(name, filled=True)
+            if repr(e) not in known
+        ]
         found = sorted(coarse + self.passed("gaps", gaps), key=lambda each: each.seconds)
         last = [
             each
@@ -102,11 +124,8 @@ class Search:
             if sum(e.experiment.scheme == each.experiment.scheme for e in found[:k]) < FINALISTS_PER_SCHEME
         ][:FINALISTS]
         last += [Found(np.inf, e, e.build_optimiser()) for e in also]
-        began, sharp = time.time(), []
-        for i, each in enumerate(last):
-            sharp.append(self.timed(each.experiment, LAST_SEEDS, [scaled(each.optimiser, k) for k in FINE]))
-            progress("last", i + 1, len(last), began, min(sharp, key=lambda found: found.seconds).name)
-        return sorted(sharp, key=lambda each: each.seconds)
+        finer = [(e.experiment, LAST_SEEDS, [scaled(e.optimiser, k) for k in FINE]) for e in last]
+        return sorted(self.passed("last", finer), key=lambda each: each.seconds)
 
     def of(self, name: str, filled: bool = False) -> Iterator[wb.Experiment]:
         """Yield the experiments of a scheme: those of its candidates, or all whose numbers lie between these."""
@@ -134,16 +153,20 @@ class Search:
         """Seconds after which a run ends."""
         return LIMIT_RATIO * self.fastest
 
-    def passed(self, name: str, tried: Sequence[wb.Experiment]) -> list[Found]:
-        """Return the settings with their best step sizes."""
+    def passed(self, name: str, tried: Sequence[tuple[Any, ...]]) -> list[Found]:
+        """Return settings with their best step sizes. `tried`: arguments of `timed`."""
         began, found, best = time.time(), list[Found](), ""
-        for i, e in enumerate(tried):
-            with suppress(wb.SettingError, wb.RunError):
-                found.append(self.timed(e, FIRST_SEEDS))
-                first = min(found, key=lambda each: each.seconds)
-                best = f"{first.name} {first.seconds:.3f} s"
-            if i % 20 == 19 or i == len(tried) - 1:
-                progress(name, i + 1, len(tried), began, best)
+        _ = self.exact  # computed once, not in every process
+        _SEARCHES.append(self)
+        with FORK.Pool(self.jobs) as pool:
+            for i, one in enumerate(pool.imap(_timed, tried)):
+                if one is not None:
+                    found.append(one)
+                    first = min(found, key=lambda each: each.seconds)
+                    best = f"{first.name} {first.seconds:.3f} s"
+                if i % 20 == 19 or i == len(tried) - 1:
+                    progress(name, i + 1, len(tried), began, best)
+        _SEARCHES.pop()
         return found
 
     def timed(self, e: wb.Experiment, seeds: Sequence[int], optimisers: Sequence[Optimiser] = ()) -> Found:
@@ -152,7 +175,7 @@ class Search:
         if e.built_scheme.is_exact and not e.built_scheme.delayed and e.optimiser == self.base.optimiser:
             rounds, optimiser = self.exact
             taken = [float(wb.forecast(run, rounds, run.seed).seconds.sum()) for run in runs]
-            self.fastest = min(float(np.mean(taken)), self.fastest)
+            self._found(float(np.mean(taken)))
             return Found(float(np.mean(taken)), e, optimiser)
         if e.built_scheme.numeric:
             times = self._numeric(runs, optimisers)
@@ -161,7 +184,7 @@ class Search:
                 runs, optimisers or [e.build_optimiser().scaled(k, self.smoothness) for k in STEPS]
             )
         seconds, optimiser = min(times, key=lambda each: each[0])
-        self.fastest = min(seconds, self.fastest)
+        self._found(seconds)
         return Found(seconds, e, optimiser)
 
     def _linear(
@@ -231,6 +254,16 @@ class Search:
         with np.errstate(over="ignore", invalid="ignore"), suppress(_Over):
             timeline(e.model_copy(update={"rounds": MAX_ROUNDS}), numbers, events=False, watch=watch)
         return taken[-1]
+
+
+_SEARCHES: list[Search] = []  # those in progress, known to their processes since these were forked
+
+
+def _timed(args: tuple[Any, ...]) -> Found | None:
+    """Return what `timed` returns; None if the setting cannot be run."""
+    with suppress(wb.SettingError, wb.RunError):
+        return _SEARCHES[-1].timed(*args)
+    return None
 
 
 class _Over(BaseException):  # errors of user-defined code are reported otherwise
