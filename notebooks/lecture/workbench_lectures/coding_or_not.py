@@ -55,7 +55,7 @@ SEVERITIES = sorted({int(level) for levels in LEVELS.values() for level in level
 RACE = 1.2  # length of the watched run, as a multiple of the mean rounds to the target
 
 
-MEASURED = {"logistic": "test accuracy", "least squares": "test loss", "network": "test accuracy"}
+MEASURED = {name: "test loss" if name == "least squares" else "test accuracy" for name in PROBLEMS}
 
 
 class CodingOrNot(Knobs):
@@ -75,7 +75,9 @@ class CodingOrNot(Knobs):
         "view": {"fastest": "who is first", "coding": "best code against the rest"},
     }
 
-    problem: Literal["logistic", "least squares", "network"] = setting("logistic", "what is learnt")
+    problem: Literal["logistic", "softmax", "least squares", "network"] = setting(
+        "logistic", "what is learnt"
+    )
     delay_model: Literal["bursts", "tail"] = setting("tail", "how workers are held up")
     severity: int = setting(
         SEVERITIES[0],

@@ -1,4 +1,4 @@
-"""Coding or not? Seconds of every scheme to one training loss, on three problems, with and without mini-batches.
+"""Coding or not? Seconds of every scheme to one training loss, on four problems, with and without mini-batches.
 
 All runs are on the virtual clock, on the same data, stragglers and link. Every scheme is tuned in the same way: its
 parameters, the size of its mini-batch (`SHARES` of the data) and its step size are those with the least mean seconds

@@ -16,6 +16,10 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "problem": "logistic",
         "problem_args": {"data": "breast_cancer", "intercept": True, "l2": 1e-3, "test": 0.2},
     },
+    "softmax": {
+        "problem": "softmax",
+        "problem_args": {"data": "digits", "samples": 750, "l2": 1e-3, "test": 0.2},
+    },
     "least squares": {  # condition number 100
         "problem": "numpy",
         "problem_args": {"test": 0.2, "loss_and_gradient": "workbench_lectures.network:squares"},
