@@ -175,7 +175,7 @@ def worth(found: pd.DataFrame) -> tuple[float, str]:
     """
     coded, other = best_pair(found)
     low, ratio, high = band(other["seconds"] / coded["seconds"])
-    text = f"<b>{ratio_text(ratio)}</b><br>{called(coded)} : {called(other)}"
+    text = f"<b>{ratio_text(ratio)}</b><br>{called(coded)} :<br>{called(other)}"
     return (0.0, f"{text}<br>a tie") if low <= 1 <= high else (float(np.log2(ratio)), text)
 
 
