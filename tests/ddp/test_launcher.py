@@ -144,7 +144,7 @@ def test_exception_in_one_script_is_a_death(rank: int, tmp_path: Path) -> None:
 def test_killed_rank_is_started_again_and_takes_part(tmp_path: Path) -> None:
     log = tmp_path / "log"
     fault = "rank=1 kill=3 pace=0.3"
-    done = torchrun(tmp_path, *GC, *ALWAYS, "--restarts", "1", "--folder", str(log), fault=fault, steps=80)
+    done = torchrun(tmp_path, *GC, *ALWAYS, "--restarts", "1", "--folder", str(log), fault=fault, steps=400)
     equal(done, 4)
     assert "its script is started again" in done.text
     rows = list(csv.DictReader((log / TIMES).open()))

@@ -55,7 +55,7 @@ def losses(*command: str) -> list[float]:
     done = subprocess.run(
         command, env=environment(), check=True, capture_output=True, text=True, timeout=JOB_TIMEOUT_S
     )
-    return [float(text) for text in re.findall(r"loss (\S+)", done.stdout)]
+    return [float(text) for text in re.findall(r"loss (\d+\.\d{3})", done.stdout)]
 
 
 @sampled_test("jobs of torchrun", 4, 5, 1)

@@ -76,6 +76,8 @@ def fail(job: ddp.Job, model: nn.Module) -> None:
     mine = job.rank == int(FAULT.get("rank", "-1"))
     if mine and job.step == int(FAULT.get("kill", "-1")):
         os.kill(os.getpid(), signal.SIGKILL)
+    if mine and job.step > int(FAULT.get("kill", "1000000")):  # started again
+        (OUT / "again").touch()
     if (
         mine
         and job.step == int(FAULT.get("orphan", "-1"))
@@ -90,7 +92,7 @@ def fail(job: ddp.Job, model: nn.Module) -> None:
     if mine and job.step >= int(FAULT.get("late", "1000000")):
         time.sleep(float(FAULT["seconds"]))
     elif "pace" in FAULT:  # so that a late rank misses more than one exchange
-        time.sleep(float(FAULT["pace"]))
+        time.sleep(float(FAULT["pace"]) / (10 if (OUT / "again").exists() else 1))
 
 
 if __name__ == "__main__":
