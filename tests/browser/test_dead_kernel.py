@@ -31,7 +31,7 @@ SENTENCE = "The kernel has stopped. What you see is the last state."
 @rotated
 @pytest.mark.parametrize(
     ("host", "how"),
-    sampled_cases("the end of the kernel", 1, [(AsPage, "killed"), (InLab, "killed")]),
+    sampled_cases("the end of the kernel", 1, [(AsPage, "killed"), (AsPage, "ended"), (InLab, "killed")]),
 )
 def test_dead_kernel_is_a_sentence_with_a_button(
     host: type[InLab] | type[AsPage],

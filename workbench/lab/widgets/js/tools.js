@@ -10,6 +10,9 @@ function again({ target }) {
   else location.reload();
 }
 
+/** Return whether the server has removed a kernel. It sends no message about that to a page of its own (Voila). */
+const removed = ({ id, serverSettings: { baseUrl } }) => fetch(`${baseUrl}api/kernels/${id}`).then(({ status }) => status === 404, () => false);
+
 function render({ model, el }) {
   ours(el, "wb-tools");
   const make = (kind, name, onclick) => {
@@ -40,6 +43,7 @@ function render({ model, el }) {
     const manager = model.widget_manager, kernel = manager && "kernel" in manager ? manager.kernel : undefined;
     const gone = kernel === null || kernel?.isDisposed || kernel?.status === "dead";
     if (gone && alive) ended();
+    else if (kernel && banner.hidden && "voila" in document.body.dataset) removed(kernel).then((gone) => gone && ended());
     alive ||= Boolean(kernel) && !gone;
   };
   look(); // checked at once, because the kernel may end before the next check
