@@ -73,7 +73,7 @@ LEGEND = """() => {
   if (legend.top >= Math.max(axes.bottom, ticks?.bottom ?? 0, title?.bottom ?? 0) - 1) return 'below';
   return legend.left >= axes.right ? 'beside' : 'elsewhere'; }"""
 # figures without a mark inside their axes, or with text beyond the window
-NOT_DRAWN = """() => [...document.querySelectorAll('main .plot')].filter((plot) => {
+NOT_DRAWN = """() => [...document.querySelectorAll('main .wb-plot')].filter((plot) => {
   const marks = [...plot.querySelectorAll('.cartesianlayer .mlayer :is(path, image)')];
   const seen = marks.some((mark) => mark.getBoundingClientRect().width > 1);
   const texts = [...plot.querySelectorAll('.main-svg text')].map((text) => text.getBoundingClientRect());
@@ -235,7 +235,7 @@ def test_report_is_whole_on_phones_and_screens(
         page.goto((tmp_path / "report.html").as_uri())
         page.locator("body[data-drawn]").wait_for()
         assert f"report of a {kind}" in page.locator("main").inner_text()
-        assert page.locator("main .plot").count() == {"run": 4, "forecast": 1}.get(kind, 2)
+        assert page.locator("main .wb-plot").count() == {"run": 4, "forecast": 1}.get(kind, 2)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             page.screenshot(path=screens / f"report-{kind}-{width}-{scheme}.png", full_page=True)

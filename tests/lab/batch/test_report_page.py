@@ -49,7 +49,7 @@ def read(path: Path) -> str:
 
 
 def figures(page: str) -> int:
-    return page.count('<div class="plot"')
+    return page.count('<div class="wb-plot"')
 
 
 def test_report_of_a_run_reproduces_it(traces: list[wb.Trace], tmp_path: Path) -> None:

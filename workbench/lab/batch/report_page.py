@@ -371,7 +371,7 @@ def html(made: Report) -> str:
 def _figure(figure: go.Figure) -> str:
     height, text = figure.layout.height or 480, figure.to_json().replace("<", "\\u003c")
     label = escape(figure.layout.title.text or "figure")
-    box = f'<div class="plot" role="img" aria-label="{label}" style="height:{height}px"></div>'
+    box = f'<div class="wb-plot" role="img" aria-label="{label}" style="height:{height}px"></div>'
     return f'<figure>{box}<script type="application/json">{text}</script></figure>'
 
 

@@ -369,7 +369,7 @@ def test_explorer_report_is_one_page_that_reproduces_it(explorer: Explorer, ran:
     heads = re.findall(r"<h2>(.+?)</h2>", page)
     assert heads[-2:] == ["Settings", "Reproduce"]
     assert "<dt>workers</dt><dd>12</dd>" in page
-    assert page.count('<div class="plot"') >= 1
+    assert page.count('<div class="wb-plot"') >= 1
     for scheme in ("UMW", "GC", "RAR", "SGD", "CR"):
         assert re.search(rf"<th[^>]*>{scheme}</th>", page), scheme  # a row of the table of results
     assert f"workbench {__version__}" in page

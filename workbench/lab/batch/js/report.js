@@ -15,7 +15,7 @@ async function draw() {
   const script = Object.assign(document.createElement("script"), { src: url });
   await new Promise((done, failed) => (Object.assign(script, { onload: done, onerror: failed }), document.head.append(script)));
   const config = JSON.parse(text("config"));
-  for (const plot of document.querySelectorAll(".plot")) {
+  for (const plot of document.querySelectorAll(".wb-plot")) {
     const { data, layout } = JSON.parse(plot.nextElementSibling.textContent);
     await Plotly.newPlot(plot, data, layout, { responsive: true, ...config });
     await workbenchFit.keep(plot);
