@@ -78,7 +78,7 @@ class Run:
     @property
     def label(self) -> str:
         """Name of the run in titles and legends."""
-        return name_of_run(self.experiment)
+        return name_of_run(self.experiment, self.changes)
 
     def rows(self, first: int = 0) -> Rows:
         """Return the columns of the finished rounds from `first` on, with the names of `Trace.rounds`.

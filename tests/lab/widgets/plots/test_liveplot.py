@@ -255,3 +255,6 @@ def test_live_plot_marks_changes_of_scheme() -> None:
     assert (mark["curve"], mark["round"]) == (0, change.round)
     assert "would save" in mark["words"].replace("<br>", " ")
     assert plot.status[0]["note"].endswith(f"now {change.after}")
+    # the run has the name that it has in figures of its trace
+    name = "adaptive (GC, then UMW)"
+    assert plot.curves[0]["name"] == plot.status[0]["name"] == run.label == run.result().label == name

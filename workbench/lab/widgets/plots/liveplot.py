@@ -163,6 +163,8 @@ class LivePlot(Followed):
         self.metrics = self.metrics | {name: metric_words(name) for name in names}
         self._frame(found)
         self.changes = [_change(i, each) for i, run in enumerate(self.runs) for each in run.changes]
+        if self.changes:
+            self.curves = curves_of(self.runs)  # an adaptive run is named after its schemes so far
         self.status = [s.status(c["name"]) for s, c in zip(self._sent, self.curves, strict=True)]
 
     def _frame(self, blocks: Mapping[int, RowBlock]) -> None:

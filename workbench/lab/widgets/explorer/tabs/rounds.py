@@ -29,12 +29,14 @@ class Stream(Tab):
     @guarded
     def opened(self) -> None:
         runs = self.desk.tab(Running).plot.runs
-        if not runs or runs == self.runs:
+        named = tuple(zip(labels(runs), range(len(runs)), strict=True))
+        if not runs or (runs == self.runs and named == self.menu.options):
             return
+        chosen = self.menu.value if runs == self.runs else len(runs) - 1
+        self.runs = []  # while the menu changes, no run is shown
+        self.menu.options = named
+        self.menu.value = chosen
         self.runs = list(runs)
-        self.menu.options = list(zip(labels(self.runs), range(len(self.runs)), strict=True))
-        # the last of the shown runs
-        self.menu.value = len(self.runs) - 1
         self._show()
 
     over = opened
