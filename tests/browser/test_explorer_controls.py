@@ -222,6 +222,91 @@ def test_steps_back_change_settings_summary_and_figure(
     assert noise.ours() == []
 
 
+# labels of the fields that are marked as invalid, and groups that are
+MARKED = """() => {
+  const fields = [...document.querySelectorAll('.wb-explorer [aria-invalid=true]')].map((e) => e.labels[0].innerText);
+  const groups = [...document.querySelectorAll('.wb-fold > button')].filter((e) => !e.querySelector('.wb-dot').hidden);
+  return [fields, groups.map((e) => e.querySelector('.wb-what').textContent)]; }"""
+
+
+@rotated
+@pytest.mark.parametrize("width", [1440, 830])
+def test_choice_of_a_kind_keeps_its_group_open_and_an_error_marks_only_its_field(
+    width: int, page: Page, noise: Noise, server: Server, write: Callable[..., str], screens: Path
+) -> None:
+    """On a wide page, where several groups are open, and on a narrow page, where one is."""
+    page.set_viewport_size({"width": width, "height": 900})
+    AsPage(page, server, write(EXPLORER))
+    me = User(page)
+    me.drawn("Time per round")
+
+    def marked(*wanted: list[str]) -> None:
+        same = f"(wanted) => JSON.stringify(({MARKED})()) === JSON.stringify(wanted)"
+        page.wait_for_function(same, arg=wanted)
+
+    for name, field, kinds in (
+        ("Delays", "kind", {"markov": "factor", "pareto": "shape"}),
+        ("Optimiser", "optimiser", {"adam": "beta1", "gd": "step"}),
+    ):
+        group(page, name).click()
+        for kind, own in kinds.items():
+            me.field(field).focus()
+            me.field(field).select_option(kind)
+            expect(me.field(own)).to_be_visible()
+            expect(group(page, name)).to_have_attribute("aria-expanded", "true")
+            expect(me.field(field)).to_be_focused()  # and it has not lost the keyboard
+
+    def mistaken(name: str, field: str, text: str, good: str) -> None:
+        """Type a wrong text and see which field is marked, then a good one."""
+        if group(page, name).get_attribute("aria-expanded") != "true":
+            group(page, name).click()
+        me.field(field).fill(text)
+        marked([field], [name])
+        expect(group(page, name)).to_have_attribute("aria-expanded", "true")
+        page.screenshot(path=screens / f"marked-{field}-{width}.png")
+        me.field(field).fill(good)
+        marked([], [])
+
+    mistaken("Optimiser", "step", "-1", "0.1")
+    mistaken("Links", "latency", "soon", "1e-3")
+    mistaken("Problem and data", "data", "nowhere", "digits")
+    assert noise.ours() == []
+
+
+# number of changes of colour along each row of pixels of the table of rounds; the most of all rows
+COLOURS = """() => {
+  const canvas = document.querySelector('.wb-stream canvas'), scale = devicePixelRatio || 1;
+  const [left, top, right, bottom] = [56 * scale, 24 * scale, canvas.width - 170 * scale, canvas.height - 42 * scale];
+  const image = canvas.getContext('2d').getImageData(left, top, right - left, bottom - top);
+  const pixels = new Uint32Array(image.data.buffer);
+  const changes = Array.from({ length: image.height }, (_, y) =>
+    pixels.subarray(y * image.width, (y + 1) * image.width)
+      .reduce((sum, pixel, x, row) => sum + (x > 0 && pixel !== row[x - 1]), 0));
+  return Math.max(...changes); }"""
+
+
+@rotated
+def test_rounds_of_84_workers_are_shown_as_shares_over_blocks(
+    page: Page, noise: Noise, server: Server, write: Callable[..., str], screens: Path
+) -> None:
+    """The states of 84 workers in 100 rounds would be noise."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    AsPage(page, server, write(EXPLORER))
+    me = User(page)
+    me.drawn("Time per round")
+    me.tab("Run")
+    me.press("Run")
+    page.locator(TARGET).wait_for()
+    me.tab("Rounds")
+    page.wait_for_function("() => document.querySelector('.wb-stream canvas').dataset.rounds === '100'")
+    legend = page.locator(".wb-stream .wb-legend")
+    expect(legend).to_contain_text("50 % of")
+    expect(page.locator(".wb-stream .wb-finding")).to_contain_text("late")
+    page.screenshot(path=screens / "rounds-84.png")
+    assert 1 <= page.evaluate(COLOURS) <= 5  # blocks of 20 rounds
+    assert noise.ours() == []
+
+
 GROUPS = (
     "Tree and stragglers", "Schemes", "Delays", "Links", "Problem and data", "Optimiser", "Rounds, batches, faults",
 )  # fmt: skip

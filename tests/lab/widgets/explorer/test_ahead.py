@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -142,6 +143,31 @@ def test_table_of_times_to_target_names_the_reference_and_not_a_run_of_a_similar
     )
     assert "times as long as CR" in speeds(found, 0.1)
     assert "times as long as GC" not in speeds(found, 0.1)
+
+
+def test_costs_of_a_round_are_ranked_by_passes_over_the_data_and_state_who_is_slower() -> None:
+    """A round of ASGD has the gradient of one worker, and is short."""
+    pair = [wb.Experiment(scheme=scheme, workers=12, link=LINK) for scheme in ("UMW", "ASGD")]
+    umw, asgd = look_ahead(pair)
+    assert umw.forecast is not None
+    assert asgd.forecast is not None
+    text = costs([umw, asgd])
+    passes = {"UMW": umw.forecast.mean, "ASGD": 12 * asgd.forecast.mean}
+    best, other = sorted(passes, key=lambda name: passes[name])
+    found = {row[0]: row[1].split("|")[-1] for row in rows_of(text)}
+    assert f"against {best}" in text
+    assert found[best] == "fastest"
+    ratio = re.fullmatch(r"([\d.]+)× as long", found[other])
+    assert ratio is not None
+    assert float(ratio[1]) == pytest.approx(passes[other] / passes[best], rel=0.02)
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Return the names and the numbers of the rows of a table, the numbers joined by bars."""
+    rows = re.findall(r"<tr[^>]*><th scope=\"row\">(.*?)</tr>", text.partition("</tbody>")[0])
+    names = [re.sub("<[^>]*>", "", row.partition("</th>")[0]) for row in rows]
+    numbers = ["|".join(re.findall(r'<td class="wb-number"[^>]*>(.*?)</td>', row)) for row in rows]
+    return [list(pair) for pair in zip(names, numbers, strict=True)]
 
 
 def test_forecasts_phase_diagram_and_boxes_mark_schemes_that_follow_an_abstract() -> None:

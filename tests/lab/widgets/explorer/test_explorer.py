@@ -160,6 +160,61 @@ def test_explorer_reports_missing_data_before_a_run(explorer: Explorer) -> None:
     assert "Traceback" not in explorer.preview.message.value
 
 
+@pytest.mark.parametrize(
+    ("form", "texts", "field"),
+    [
+        ("problem_args", {"data": "nowhere"}, "data"),
+        ("problem_args", {"data": "nowhere.csv"}, "data"),
+        ("problem_args", {"data": "digits", "target": "price"}, "target"),
+        ("problem_args", {"data": "digits"}, "problem"),
+        ("delays", {"kind": "replay", "path": "nowhere.csv"}, "path"),
+    ],
+)
+@pytest.mark.parametrize("sizes", [{"samples": "", "features": ""}, {"samples": "100", "features": "3"}])
+def test_explorer_marks_the_field_of_data_that_cannot_be_used(
+    explorer: Explorer, form: str, texts: dict[str, str], field: str, sizes: dict[str, str]
+) -> None:
+    """The field is marked by the forecast or, if the forecast does not need the data, by the run."""
+    controls = explorer.controls
+    types(controls.problem, **sizes)
+    types(controls.forms[form], **texts)
+    if not controls.forms[form].reasons:
+        explorer.run()
+    forms = {**controls.forms, **{entry.scheme: entry.form for entry in controls.schemes.forms}}
+    marked = {name: set(each.reasons) for name, each in forms.items() if each.reasons}
+    assert marked == {form: {field}}
+    assert [group.fold.bad for group in controls.groups].count(True) == 1
+    fixed = {"data": "synthetic", "target": ""} if form == "problem_args" else {"kind": "constant"}
+    types(controls.forms[form], **fixed)
+    assert not any(each.reasons for each in forms.values())
+
+
+def test_explorer_menu_of_rounds_names_an_adaptive_run_by_its_schemes(tmp_path: Path) -> None:
+    """The choice of a run and its stream stay when the schemes are known at the end."""
+    delay_model = {"kind": "constant", "shift": 1e-3}
+    settings = {"workers": 4, "rounds": 12, "problem_args": {"samples": 40}, "delays": delay_model}
+    adaptive = wb.Experiment(scheme="GC", adaptive=True, **settings)
+    explorer = explore([adaptive, adaptive.replace(adaptive=False)], tmp_path / "runs")
+    tab, running = explorer.stream, explorer.running
+    running.plot.show(wb.start_all([adaptive, adaptive.replace(adaptive=False)]))
+    shown: list[Any] = []
+    tab.rounds.stream.observe(lambda change: shown.append(change["new"]), "edition")
+    changes = type(running.plot.runs[0]).changes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(running.plot.runs[0]), "changes", property(lambda run: []))
+        tab.opened()
+        assert tab.menu.options == (("adaptive (GC)", 0), ("GC", 1))
+        tab.menu.value = 0
+    assert type(running.plot.runs[0]).changes is changes
+    assert running.plot.wait(60)
+    before = len(shown)
+    tab.over()
+    assert tab.menu.options == (("adaptive (GC, then UMW)", 0), ("GC", 1))
+    assert tab.menu.value == 0
+    assert tab.rounds.stream.run is running.plot.runs[0]
+    assert len(shown) == before
+
+
 def test_explorer_without_a_scheme(explorer: Explorer) -> None:
     for form in list(explorer.controls.schemes.forms):
         form.remove.click()

@@ -216,6 +216,17 @@ def test_controls_scheme_may_override_fields_of_the_experiment(controls: Control
     assert "own" in sgd.reasons
 
 
+def test_controls_show_what_a_scheme_overrides_and_can_drop_it(controls: Controls) -> None:
+    gd, sgd = controls.schemes.forms[0], controls.schemes.forms[3]
+    assert [form.override.layout.display for form in (gd, sgd)] == ["none", ""]
+    assert "Own optimiser: inverse time" in sgd.own.value
+    types(controls.optimiser, step="0.1")
+    assert [e.optimiser_args for e in valid(controls)] == [{"step": 0.1}] * 3 + [{}, {"step": 0.1}]
+    sgd.common.click()
+    assert (sgd.override.layout.display, sgd.own.value) == ("none", "")
+    assert [(e.optimiser, e.optimiser_args) for e in valid(controls)] == [("gd", {"step": 0.1})] * 5
+
+
 def test_controls_follow_a_click_on_the_phase_diagram(controls: Controls) -> None:
     controls.set_alpha_and_latency(2, 3.16e-4)
     assert same(valid(controls), wb.baselines(4, 3, 2, rounds=20, link={"latency": 3.16e-4}))

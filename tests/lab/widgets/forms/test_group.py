@@ -52,14 +52,23 @@ def test_group_with_a_field_that_cannot_be_used_is_marked_and_opened(controls: C
     assert not any(group.fold.bad for group in controls.groups)
 
 
-def test_group_stays_open_when_a_kind_is_chosen(controls: Controls) -> None:
-    delays = controls.groups[2]
-    delays.fold.opened = True
-    form = controls.delays
-    types(form, kind="pareto")
+@pytest.mark.parametrize(
+    ("place", "name", "field", "chosen"),
+    [
+        (2, "delays", "kind", "pareto"),
+        (4, "problem", "problem", "softmax"),
+        (5, "optimiser", "optimiser", "nesterov"),
+    ],
+)
+def test_group_stays_open_when_a_kind_is_chosen(
+    controls: Controls, place: int, name: str, field: str, chosen: str
+) -> None:
+    group, form = controls.groups[place], getattr(controls, name)
+    group.fold.opened = True
+    types(form, **{field: chosen})
     controls.verdicts()
-    assert delays.fold.opened
-    assert controls.delays is form
+    assert group.fold.opened
+    assert getattr(controls, name) is form
 
 
 def test_group_of_schemes_only_is_marked_for_a_scheme_s_own_value(controls: Controls) -> None:

@@ -5,7 +5,7 @@ To add a tab, add a file to `tabs` with a subclass of `Tab`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import Any, ClassVar, TypeVar
@@ -16,7 +16,7 @@ from workbench.core.experiment import Experiment
 from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.callbacks import Pane
 from workbench.lab.widgets.forms.controls import Controls
-from workbench.lab.widgets.forms.setup import Setup
+from workbench.lab.widgets.forms.setup import Setup, Verdict, field_at_fault
 from workbench.lab.widgets.plots.forecasts import Forecasts
 from workbench.lab.widgets.plots.plot import Plot
 
@@ -65,6 +65,7 @@ class ExplorerState:
     def __init__(self, controls: Controls, folder: str | Path) -> None:
         self.controls, self.folder = controls, Path(folder)
         self.experiments: list[Experiment] = []  # experiments that can be run with the current settings
+        self.verdicts: list[Verdict] = []  # of the schemes, in order
         self.setup: Setup | None = None  # settings of the controls if at least one scheme's are valid
         self.reason = ""  # why other schemes' settings are invalid
         self.front: Callable[[Tab], None] = lambda tab: None  # function that shows a tab
@@ -78,13 +79,22 @@ class ExplorerState:
     def refresh(self) -> None:
         """Validate the settings after a change, and notify all tabs."""
         with self._lock:
-            verdicts = self.controls.verdicts()
+            self.verdicts = verdicts = self.controls.verdicts()
             self.experiments = [v.experiment for v in verdicts if v.experiment is not None]
             reasons = dict.fromkeys(v.reason for v in verdicts if v.experiment is None)
             self.reason = "; ".join(reasons) if verdicts else "no scheme is chosen; add one"
             self.setup = self.controls.setup() if self.experiments else None
             for tab in self.tabs:
                 tab.changed()
+
+    def refuse(self, failures: Sequence[tuple[Experiment, str]]) -> None:
+        """Mark the fields named in the errors of forecasts or runs of experiments, until the next change."""
+        with self._lock:
+            for experiment, reason in failures:
+                failed = Verdict(None, *field_at_fault(reason), reason)
+                self.verdicts = [failed if v.experiment == experiment else v for v in self.verdicts]
+            if failures:
+                self.controls.mark(self.verdicts)
 
     def over(self) -> None:
         """Notify all tabs that runs have ended."""

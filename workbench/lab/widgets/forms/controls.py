@@ -10,7 +10,7 @@ from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser
-from workbench.core.experiment import Experiment
+from workbench.core.experiment import MAX_WORKERS, Experiment
 from workbench.core.presets.codedreduce import Preset, presets
 from workbench.core.presets.others import others
 from workbench.core.problems import ProblemArgs
@@ -187,26 +187,45 @@ class Controls(w.VBox):
 
     def verdicts(self) -> list[Verdict]:
         """Check each scheme, and mark invalid fields with the reason."""
+        return self.mark(judge(self.setup()))
+
+    def mark(self, found: Sequence[Verdict]) -> list[Verdict]:
+        """Mark invalid fields, and return the verdicts (one for each scheme) with errors of common fields."""
         setup, forms = self.setup(), self.forms
         shared = {name: form.complaints() for name, form in forms.items()}
         shared["shape"] = {**self.shapes.tree_errors(), **shared["shape"]}
         wrong = next((text for reasons in shared.values() for text in reasons.values()), "")
-        found = judge(setup)
         self.shapes.reach()
-        for entry, form, verdict in zip(setup.entries, self.schemes.forms, found, strict=True):
+        # the user may remove a scheme while a run ends; the next verdicts then follow at once
+        for entry, form, verdict in zip(setup.entries, self.schemes.forms, found, strict=False):
             form.reach(setup.common["workers"])
             mine = form.form.complaints()
             if verdict.experiment is None:
                 own = [name for name in ("children", "layers") if not self._of_shape(entry, name)]
                 if own and verdict.field == "workers":  # the scheme's own tree has another number of workers
                     verdict = replace(verdict, form="scheme_args", field=own[0])
-                _place(verdict, entry, mine, shared, forms, self._of_shape(entry, verdict.field))
+                self._place(verdict, entry, mine, shared)
             form.form.blame(mine)
         for name, form in forms.items():
             form.blame(shared[name])
         for group in self.groups:
             group.renew()
         return [replace(v, experiment=None, reason=wrong) if wrong and v.experiment else v for v in found]
+
+    def _place(self, verdict: Verdict, entry: Entry, mine: Reasons, shared: Mapping[str, Reasons]) -> None:
+        """Add a reason to the field where the user can fix it: in the form of the scheme, or in a shared one."""
+        form, name, reason = verdict.form, verdict.field, verdict.reason
+        if form == "scheme_args":
+            of_shape = name in SHARED_FIELDS and self._of_shape(entry, name)
+            (shared["shape"] if of_shape else mine).setdefault(name, reason)
+        elif form in entry.own or name in entry.own:
+            mine.setdefault("own", reason)
+        elif form:
+            shared[form].setdefault(name, reason)
+        else:
+            for place, other in self.forms.items():
+                if name in {line.name for line in other.entries}:
+                    shared[place].setdefault(name, reason)
 
     def _of_shape(self, entry: Entry, name: str) -> bool:
         """Return whether a scheme's parameter has the value of the common shape. If so, the shape is at fault."""
@@ -241,30 +260,6 @@ def preset_of(name: str) -> Preset:
     if name not in known:
         raise unknown_name("preset", name, known)
     return presets[name] if name in presets else others[name]
-
-
-def _place(
-    verdict: Verdict,
-    entry: Entry,
-    mine: Reasons,
-    shared: Mapping[str, Reasons],
-    forms: Mapping[str, Form],
-    of_shape: bool,
-) -> None:
-    """Show a reason at the field where the user can fix it: in the form of the scheme, or in a shared one.
-
-    `of_shape`: whether the invalid parameter of the scheme has its value from the common shape.
-    """
-    form, name, reason = verdict.form, verdict.field, verdict.reason
-    if form == "scheme_args":
-        (shared["shape"] if name in SHARED_FIELDS and of_shape else mine).setdefault(name, reason)
-    elif form in entry.own or name in entry.own:
-        mine.setdefault("own", reason)
-    elif form:
-        shared[form].setdefault(name, reason)
-    else:
-        for place in (p for p, other in forms.items() if name in {line.name for line in other.entries}):
-            shared[place].setdefault(name, reason)
 
 
 # ---------------------------------------------------------------- tree and stragglers
@@ -342,7 +337,7 @@ class ShapeForm(w.VBox):
         """Set the maximum of the slider of stragglers to all children but one."""
         children = self.form.shown()["children"]
         if isinstance(children, int) and children > 0:
-            self.form.reach({"stragglers": children - 1})
+            self.form.reach({"stragglers": min(children, MAX_WORKERS) - 1})
 
     def numbers(self) -> tuple[Shape, int] | None:
         """Return the shape of the tree and the number of workers, or None if one of them is invalid."""

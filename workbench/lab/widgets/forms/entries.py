@@ -39,8 +39,7 @@ class EntryForm(w.VBox):
         self.form = Form(f"{cls.name} · {cls.title}", [*fields_of(cls), OWN], opened=False, colour=colour)
         self._changed = changed
         self.form.on_change(lambda _: changed())
-        texts = f"Remove {cls.name}", f"take {cls.name} out of the comparison"
-        self.remove = button(texts[0], lambda: removed(self), texts[1])
+        self.remove = button(f"Remove {cls.name}", lambda: removed(self), "take it out of the comparison")
         self.remove.add_class("wb-remove")
         self.own = w.HTML()
         self.common = button("Use the common values", self._drop, "no values of its own for this scheme")

@@ -10,7 +10,6 @@ import anywidget
 import traitlets as t
 
 from workbench.core.base.settings import Settings
-from workbench.core.experiment import MAX_WORKERS
 from workbench.lab.figures.design import style_sheet
 from workbench.lab.widgets.assets import script
 from workbench.lab.widgets.forms.fields import (
@@ -93,7 +92,7 @@ class Form(anywidget.AnyWidget):
     def reach(self, ends: Mapping[str, int]) -> None:
         """Set the ends of the sliders of whole numbers. Values in the fields are kept."""
         entries = tuple(
-            replace(entry, high=float(min(ends[entry.name], MAX_WORKERS)))
+            replace(entry, high=float(ends[entry.name]))
             if entry.high is not None and entry.name in ends
             else entry
             for entry in self.entries

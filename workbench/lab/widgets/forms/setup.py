@@ -161,7 +161,7 @@ def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int
         # schemes with a window tolerate rounds in which all workers are late; in others, at least one must be on time
         spared = 0 if "window" in names else 1
         found["stragglers"] = max(0, decoded_together(names, args, workers) - spared)
-    return found
+    return {name: min(end, MAX_WORKERS) for name, end in found.items()}
 
 
 def with_shape(setup: Setup, shape: Shape, workers: int | None = None) -> Setup:

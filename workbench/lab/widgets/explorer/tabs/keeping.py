@@ -79,8 +79,7 @@ class Keeping(Tab):
         offered(self.setting, names_of(self.experiments))
         self._write_setting()
 
-    def over(self) -> None:
-        self.opened()
+    over = opened
 
     def changed(self) -> None:
         """Show the current settings as text if the tab has been opened before."""

@@ -50,9 +50,7 @@ class Lateness(Tab):
         )
         self.text = w.HTML(sentence(about))
         seen(False, self.map, self.costs)
-        self.forecast = button(
-            "Forecast", self._forecast, "take over the settings of the run, with this scheme beside it"
-        )
+        self.forecast = button("Forecast", self._forecast, "use the settings of the run, and add this scheme")
         self._advised: list[Experiment] = []
         seen(False, self.forecast)
         actions = row(self.forecast)
@@ -70,8 +68,7 @@ class Lateness(Tab):
         }
         offered(self.run, [*self.traces, *self.options])
 
-    def over(self) -> None:
-        self.opened()
+    over = opened
 
     def start(self) -> None:
         """Diagnose in a thread, because the diagnosis takes some seconds."""

@@ -60,6 +60,7 @@ class Preview(Tab):
         self.ahead = look_ahead(self.desk.experiments, known=self.ahead)
         reasons = dict.fromkeys(filter(None, (self.desk.reason, *(a.reason for a in self.ahead))))
         self.report("; ".join(reasons))
+        self.desk.refuse([(a.experiment, a.reason) for a in self.ahead if a.reason])
         known = {a.name: a.forecast for a in self.ahead if a.forecast is not None}
         seen(bool(known), self.times)
         if known:

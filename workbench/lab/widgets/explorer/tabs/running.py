@@ -133,7 +133,9 @@ class Running(Tab):
 
     def _warn(self) -> None:
         texts = [f"{run.label}: {text}" for run in self.plot.runs for text in run.warnings]
-        texts += [f"{run.label}: {run.error}" for run in self.plot.runs if run.error is not None]
+        failed = [run for run in self.plot.runs if run.error is not None]
+        texts += [f"{run.label}: {run.error}" for run in failed]
+        self.desk.refuse([(run.experiment, str(run.error)) for run in failed])
         self.report("; ".join(dict.fromkeys(texts)))
 
     @property
