@@ -29,7 +29,16 @@ UNEQUAL_COLUMNS = ("folder", "when", "seconds", "host")
 
 def engines() -> list[psutil.Process]:
     """Return the engines of ipyparallel below this process."""
-    return [one for one in psutil.Process().children(recursive=True) if "ipyparallel.engine" in _command(one)]
+    return _with("ipyparallel.engine")
+
+
+def workers() -> list[psutil.Process]:
+    """Return the workers of joblib's loky below this process."""
+    return _with("joblib.externals.loky.backend.popen_loky_posix")
+
+
+def _with(word: str) -> list[psutil.Process]:
+    return [one for one in psutil.Process().children(recursive=True) if word in _command(one)]
 
 
 def _command(process: psutil.Process) -> list[str]:
@@ -42,7 +51,8 @@ class Disturber:
     """Thread that kills and pauses processes at random moments, while its block runs.
 
     `processes`: function that returns the existing ones. `times`: max number of disturbances. `done`: disturbances so
-    far, as text. `attempts`: returns whether a process is in a run. `hits`: number of disturbances during a run.
+    far, as text. `attempts`: returns whether a process is in a run. Of two processes, one in a run is preferred.
+    `hits`: number of disturbances during a run.
     """
 
     def __init__(
@@ -71,7 +81,7 @@ class Disturber:
         while len(self.done) < self.times and not self._over.wait(self.draw.uniform(*WAIT_S)):
             if found := self.processes():
                 with suppress(psutil.Error):
-                    self._one(self.draw.choice(found))
+                    self._one(max(self.draw.choices(found, k=2), key=lambda one: self.attempts(one.pid)))
 
     def _one(self, victim: psutil.Process) -> None:
         self.hits += self.attempts(victim.pid)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.adaptive import Change
+from workbench.core.trace.layout import ATTEMPTS
 from workbench.core.trace.trace import name_of_run
 
 SPEC: dict[str, Any] = {
@@ -100,6 +101,15 @@ def test_trace_repr_is_one_line(tmp_path: Path) -> None:
 def test_trace_time_to_refuses_an_unknown_metric() -> None:
     with pytest.raises(SettingError, match="metric = 'lass': this trace has round, time, loss"):
         wb.run(five()[0]).time_to(0.3, "lass")
+
+
+def test_trace_save_does_not_make_an_attempt_again_that_its_sweep_has_removed(tmp_path: Path) -> None:
+    trace = wb.run(five()[0])
+    with pytest.raises(SettingError, match="its sweep has removed this attempt"):
+        trace.save(tmp_path / ATTEMPTS / "host-1-0a" / "run" / "trace")
+    assert not list(tmp_path.iterdir())
+    (attempt := tmp_path / ATTEMPTS / "host-1-0b" / "run").mkdir(parents=True)
+    assert trace.save(attempt / "trace").is_dir()
 
 
 def test_trace_save_never_overwrites(tmp_path: Path) -> None:

@@ -24,7 +24,17 @@ from workbench.core.contract.adaptive import Change
 from workbench.core.engine.timeline import EVENT_COLUMNS
 from workbench.core.experiment import Description, Experiment
 from workbench.core.trace import definitions
-from workbench.core.trace.layout import EVENTS, FILES, LEDGERS, MODEL, ROUNDS, RUN, SPEC, ledgers_path
+from workbench.core.trace.layout import (
+    ATTEMPTS,
+    EVENTS,
+    FILES,
+    LEDGERS,
+    MODEL,
+    ROUNDS,
+    RUN,
+    SPEC,
+    ledgers_path,
+)
 from workbench.core.trace.metrics import first_reached
 from workbench.core.trace.trust import runnable, sign_code
 
@@ -111,10 +121,14 @@ class Trace:
     def save(self, folder: str | Path) -> Path:
         """Write the run folder atomically. Raise `SettingError` if one of that name exists.
 
+        It is also raised if a sweep has removed the attempt to which the folder belongs.
+
         It contains spec.json, run.json, rounds.parquet, events.parquet, model.npy, and the sources of user-defined
         code. SHA256SUMS has their hashes. The ledgers of a real run's ranks are added.
         """
         target = path_of(folder, "folder")
+        if ATTEMPTS in target.parts and not target.parent.exists():
+            raise SettingError(f"folder = {str(target)!r}: its sweep has removed this attempt at the run")
         check_writable(target, "folder", target.parent)
         if not target.exists():
             with suppress(FileExistsError), atomic_folder(target, new=True) as temporary:

@@ -144,10 +144,8 @@ def refusal(task: Order, expected: float = 0.0) -> dict[str, Any]:
     """Return the result of a task that is not begun, or an empty one if it may begin. `expected`: its time, s."""
     if refused := task.unfit():
         return {"refused": refused}
-    if task.stopped:
-        return {"missing": "the sweep was stopped"}
-    late = task.too_late(expected)
-    return {"missing": late} if late else {}
+    why = "the sweep was stopped" if task.stopped else task.too_late(expected)
+    return {"missing": why} if why else {}
 
 
 def failure(task: Order, error: Exception, why: str) -> dict[str, Any]:
