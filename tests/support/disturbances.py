@@ -51,7 +51,7 @@ class Disturber:
     """Thread that kills and pauses processes at random moments, while its block runs.
 
     `processes`: function that returns the existing ones. `times`: max number of disturbances. `done`: disturbances so
-    far, as text. `attempts`: returns whether a process is in a run. Of two processes, one in a run is preferred.
+    far, as text. `attempts`: returns whether a process is in a run.
     `hits`: number of disturbances during a run.
     """
 
@@ -81,7 +81,7 @@ class Disturber:
         while len(self.done) < self.times and not self._over.wait(self.draw.uniform(*WAIT_S)):
             if found := self.processes():
                 with suppress(psutil.Error):
-                    self._one(max(self.draw.choices(found, k=2), key=lambda one: self.attempts(one.pid)))
+                    self._one(self.draw.choice(found))
 
     def _one(self, victim: psutil.Process) -> None:
         self.hits += self.attempts(victim.pid)

@@ -12,19 +12,20 @@ import pytest
 from tests.support.disturbances import DEAD_AFTER_BEATS, Disturber, assert_same, engines, files_of, workers
 from tests.support.sweep_runs import QUICK, SLOW_ROUNDS, computes, wait_for
 from workbench.core.trace.layout import ATTEMPTS
-from workbench.lab.batch import Sweep, dispatch, sharded, sweep
+from workbench.lab.batch import Sweep, sweep
 from workbench.lab.batch import engines as module
 from workbench.mpi.launch.processes import awaited
 
 pytestmark = [pytest.mark.mpi, pytest.mark.slow]
 DISTURBANCES, KILLS = 50, 0.5  # number, and share of kills among them
+MIN_HITS = 10  # min disturbances during runs
 PROCESSES = {"ipyparallel": engines, "processes": workers}  # by kind of the executor
 PLAN = Sweep(base={**QUICK, "rounds": 400}, seeds=16)
 SHARDED = Sweep(base={**QUICK, "workers": 40, "rounds": 100}, seeds=400, notebooks=False)
 
 
 def rounds_of(plan: Sweep, undisturbed: Path, folder: Path, kind: str = "ipyparallel") -> None:
-    """Repeat a sweep until `DISTURBANCES` were made, half of them during runs. Compare each with `undisturbed`."""
+    """Repeat a sweep until `DISTURBANCES` were made, `MIN_HITS` of them during runs. Compare each repetition."""
     done, hits, processes = list[str](), 0, PROCESSES[kind]
     for seed in count():
 
@@ -32,7 +33,7 @@ def rounds_of(plan: Sweep, undisturbed: Path, folder: Path, kind: str = "ipypara
             """Return whether an engine has an attempt, or any has a task of many runs."""
             return any(attempts.glob(f"*-{pid}-*")) or any(attempts.glob("?" * 16))
 
-        left = max(DISTURBANCES - len(done), DISTURBANCES // 2 - hits)
+        left = max(DISTURBANCES - len(done), MIN_HITS - hits)
         with Disturber(processes, left, seed, KILLS, in_a_run) as disturber:
             summary = sweep(plan, folder / str(seed), executor={"kind": kind, "engines": 2}, progress=False)
         done += disturber.done
@@ -42,7 +43,7 @@ def rounds_of(plan: Sweep, undisturbed: Path, folder: Path, kind: str = "ipypara
         assert_same(undisturbed, folder / str(seed))
         assert awaited(lambda: not processes(), 60.0)
         # the others hit processes that were starting, or between two runs
-        if len(done) >= DISTURBANCES and hits >= DISTURBANCES // 2:
+        if len(done) >= DISTURBANCES and hits >= MIN_HITS:
             return
 
 
@@ -62,13 +63,6 @@ def undisturbed_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def soon_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count a paused engine as dead after a few missed heartbeats, so that another engine repeats its run."""
     monkeypatch.setattr(module, "MAX_MISSED_BEATS", DEAD_AFTER_BEATS)
-
-
-@pytest.fixture(autouse=True)
-def any_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no run count as failed after five losses, which random kills of a few engines cause."""
-    for user in (dispatch, sharded):
-        monkeypatch.setattr(user, "MAX_LOSSES", DISTURBANCES)
 
 
 @pytest.mark.parametrize("kind", PROCESSES)
