@@ -53,7 +53,7 @@ def experiment(program: str, scheme: str, l2: float) -> wb.Experiment:
         seed=SEED,
         problem="logistic",
         problem_args={"samples": SAMPLES, "features": FEATURES, "l2": l2},
-        optimiser=f"{Path(__file__).with_name('amsgrad.py')}:ProgramAMSGrad",
+        optimiser=f"{Path(__file__).with_name('cada_amsgrad.py')}:ProgramAMSGrad",
         optimiser_args={name: fields[name] for name in ("rate", "eps")},
         delays={"kind": "constant"},
     )
