@@ -252,8 +252,9 @@ class RankEngine:
         gradient, round, residual, share = effect
         model, residual = self.learner.commit(round, gradient, residual, share)
         # recorded while this node waits, so that the next model is not delayed
-        self.mailbox.defer(self._record_commit, round, time.monotonic(), time.process_time(), residual)
-        self.context.committed(round, residual)
+        when = time.monotonic()
+        self.mailbox.defer(self._record_commit, round, when, time.process_time(), residual)
+        self.context.committed(round, residual, when)
         return model
 
     def _record_commit(self, round: int, when: float, used: float, residual: float) -> None:

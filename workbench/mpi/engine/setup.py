@@ -95,8 +95,8 @@ class RankContext(Protocol):
     def idle(self) -> float:
         """Do background work while the node waits. Return the time of the next call. May end the run."""
 
-    def committed(self, round: int, residual: float) -> None:
-        """Record that the node has committed a round."""
+    def committed(self, round: int, residual: float, when: float) -> None:
+        """Record that the node committed a round at the time `when` of the monotonic clock."""
 
     def crash(self, how: str) -> None:
         """Die as a faulty process does."""

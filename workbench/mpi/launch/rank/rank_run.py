@@ -208,19 +208,18 @@ class RankRun:
         elif what == "failed":
             raise rebuilt(message["error"])
 
-    def committed(self, round: int, residual: float) -> None:
+    def committed(self, round: int, residual: float, when: float) -> None:
         """Record a committed round after the next model was sent. In a ring, the first committer sends it to rank 0."""
         if self.record is not None:
-            self.progress = time.monotonic()
+            self.progress = when
             gradient = np.array(self.learner.gradient) if self.task.gradients else None
             steps = self.engine.steps.copy()
-            self.engine.mailbox.defer(self._write, round, residual, self.progress, gradient, steps)
+            self.engine.mailbox.defer(self._write, round, residual, when, gradient, steps)
             if self.adaptation is not None and self.zero is not None:
-                elapsed, offset = self.progress - self.zero, self.record.offset
+                elapsed, offset = when - self.zero, self.record.offset
                 self.adaptation.committed(round, elapsed, self.zero, offset, self._complete)
         elif self.rank == self.setup.plan.committers[0]:
-            now = time.monotonic()
-            envelope = Envelope(0, round, self.rank, 0, 0, self.setup.floats, now, now, COMMITTED)
+            envelope = Envelope(0, round, self.rank, 0, 0, self.setup.floats, when, when, COMMITTED)
             self.transport.send([MASTER], envelope, self.learner.gradient)
 
     def note_with(self, record: RunRecorder) -> None:
