@@ -442,11 +442,8 @@ def expected(delays: dict[str, Any], scheme: str, args: dict[str, Any]) -> float
 
 
 PROFILES: list[str] = []
-FIRST, INTERVALS, JOBS = (
-    [0],
-    [False],
-    [1],
-)  # of coverage and unfitted: first seed; whether the regret is left out; processes
+FIRST, INTERVALS = [0], [False]  # first seed of coverage and unfitted; whether they leave out the regret
+JOBS = [1]  # processes of the search in unfitted
 SAVED_IN: list[Path] = []  # the folder of --keep, if any
 SIZES = [("workers", 1), ("workers", 4), ("workers", 8), ("rounds", 8)]
 EXACT = ["UMW", "GC", "CR", "CEGC"]  # exact schemes, whose runs are fast

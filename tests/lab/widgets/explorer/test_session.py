@@ -1,8 +1,11 @@
-"""Runs made in the explorer are in its table at once. A saved run is in the table of its folder."""
+"""Runs made in the explorer are in its table at once, and in its menus. A saved run is in the table of its folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import workbench as wb
 from workbench.lab.widgets.explorer.explorer import explore
@@ -42,3 +45,29 @@ def test_session_folder_is_private_and_ends_with_the_explorer() -> None:
     assert folder.stat().st_mode & 0o077 == 0
     del session
     assert not folder.exists()
+
+
+def test_explorer_menu_of_rounds_names_an_adaptive_run_by_its_schemes(tmp_path: Path) -> None:
+    """The choice of a run and its stream stay when the schemes are known at the end."""
+    delay_model = {"kind": "constant", "shift": 1e-3}
+    settings = {"workers": 4, "rounds": 12, "problem_args": {"samples": 40}, "delays": delay_model}
+    adaptive = wb.Experiment(scheme="GC", adaptive=True, **settings)
+    explorer = explore([adaptive, adaptive.replace(adaptive=False)], tmp_path / "runs")
+    tab, running = explorer.stream, explorer.running
+    running.plot.show(wb.start_all([adaptive, adaptive.replace(adaptive=False)]))
+    shown: list[Any] = []
+    tab.rounds.stream.observe(lambda change: shown.append(change["new"]), "edition")
+    changes = type(running.plot.runs[0]).changes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(running.plot.runs[0]), "changes", property(lambda run: []))
+        tab.opened()
+        assert tab.menu.options == (("adaptive (GC)", 0), ("GC", 1))
+        tab.menu.value = 0
+    assert type(running.plot.runs[0]).changes is changes
+    assert running.plot.wait(60)
+    before = len(shown)
+    tab.over()
+    assert tab.menu.options == (("adaptive (GC, then UMW)", 0), ("GC", 1))
+    assert tab.menu.value == 0
+    assert tab.rounds.stream.run is running.plot.runs[0]
+    assert len(shown) == before
