@@ -94,7 +94,7 @@ class ExplorerState:
                 failed = Verdict(None, *field_at_fault(reason), reason)
                 self.verdicts = [failed if v.experiment == experiment else v for v in self.verdicts]
             if failures:
-                self.controls.mark(self.verdicts)
+                self.controls.mark(self.controls.setup(), self.verdicts)
 
     def over(self) -> None:
         """Notify all tabs that runs have ended."""

@@ -187,11 +187,12 @@ class Controls(w.VBox):
 
     def verdicts(self) -> list[Verdict]:
         """Check each scheme, and mark invalid fields with the reason."""
-        return self.mark(judge(self.setup()))
+        setup = self.setup()
+        return self.mark(setup, judge(setup))
 
-    def mark(self, found: Sequence[Verdict]) -> list[Verdict]:
+    def mark(self, setup: Setup, found: Sequence[Verdict]) -> list[Verdict]:
         """Mark invalid fields, and return the verdicts (one for each scheme) with errors of common fields."""
-        setup, forms = self.setup(), self.forms
+        forms = self.forms
         shared = {name: form.complaints() for name, form in forms.items()}
         shared["shape"] = {**self.shapes.tree_errors(), **shared["shape"]}
         wrong = next((text for reasons in shared.values() for text in reasons.values()), "")

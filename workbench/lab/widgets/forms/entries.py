@@ -66,7 +66,8 @@ class EntryForm(w.VBox):
     def fill(self, entry: Entry) -> None:
         """Write an entry's values into the form."""
         texts = {name: show(value) for name, value in entry.args.items()}
-        self.form.fill({**texts, "own": show(dict(entry.own)) if entry.own else ""}, fresh=True)
+        with self.form.hold_sync():  # values and detail as one message
+            self.form.fill({**texts, "own": show(dict(entry.own)) if entry.own else ""}, fresh=True)
 
     def reach(self, workers: object) -> None:
         """Set the sliders' ends for a number of workers."""

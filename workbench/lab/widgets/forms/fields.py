@@ -4,8 +4,11 @@ A form is made from the fields of a scheme, delay model, problem or optimiser. T
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from pydantic_core import to_jsonable_python
 
@@ -57,9 +60,15 @@ def fields_of(cls: type[Settings]) -> list[Field]:
     >>> [(f.name, f.kind, f.unit) for f in fields_of(Link)]
     [('latency', 'number', 's'), ('bandwidth', 'number', 'bytes/s'), ('downloads', 'flag', ''), ('groups', 'list', '')]
     """
-    others = {"const", "$ref", "oneOf", "discriminator"}
-    specs = [spec for spec in cls.fields() if not others & set(spec)]
-    return [_field(spec) for spec in specs if spec.get("type") != "object" or _numbers_by_name(spec)]
+    if (rows := _ROWS.get(cls)) is None:  # kept, because a slider waits for them
+        others = {"const", "$ref", "oneOf", "discriminator"}
+        specs = [spec for spec in cls.fields() if not others & set(spec)]
+        rows = [_field(spec) for spec in specs if spec.get("type") != "object" or _numbers_by_name(spec)]
+        _ROWS[cls] = rows
+    return list(rows)
+
+
+_ROWS = WeakKeyDictionary[type[Settings], list[Field]]()  # class -> its rows
 
 
 def _numbers_by_name(spec: Mapping[str, Any]) -> bool:
@@ -102,16 +111,13 @@ def lines_of(
     >>> [line.name for line in lines_of(Nesterov, {"schedule.kind": "exponential"})][2:]
     ['schedule.kind', 'schedule.warmup', 'schedule.warmup_start', 'schedule.decay']
     """
-    label = _words(f"{prefix}{{}}")
-    lines = [
-        replace(
-            line,
-            name=prefix + line.name,
-            label=label.format(line.label),
-            default=line.default if default is None else show(getattr(default, line.name)),
-        )
-        for line in fields_of(cls)
-    ]
+    lines, label = fields_of(cls), _words(f"{prefix}{{}}")
+    if prefix:
+        lines = [replace(line, name=prefix + line.name, label=label.format(line.label)) for line in lines]
+    if default is not None:
+        lines = [
+            replace(line, default=show(getattr(default, line.name.removeprefix(prefix)))) for line in lines
+        ]
     for part in nested_of(cls, texts, prefix, default):
         words = {kind: kind for kind in part.default.catalogue}
         about = (part.chosen.__doc__ or part.chosen.__name__).strip().splitlines()[0]
@@ -263,9 +269,12 @@ def _listed(text: str) -> Any:
     """Return a list from YAML. Brackets may be omitted."""
     bare = "," in text and text[0] not in "[{"
     try:
-        return parse(f"[{text}]" if bare else text)
+        return deepcopy(_parsed(f"[{text}]" if bare else text))
     except YAMLError:
         return text
+
+
+_parsed = lru_cache(maxsize=64)(parse)  # texts of forms are read at each move of a slider
 
 
 def text_error(field: Field, text: str) -> str:

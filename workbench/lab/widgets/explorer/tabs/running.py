@@ -39,7 +39,7 @@ class Running(Tab):
 
     def parts(self) -> list[w.Widget]:
         """Return the menus, the plot, messages about the runs, and the speedups."""
-        self.add_class("wb-watching")  # for the layout: a selector with :has(.wb-live) makes each change slower
+        self.add_class("wb-watching")  # for the layout, since :has(.wb-live) makes changes of the page slower
         self.plot = LivePlot()
         self._started: Sequence[Run] = ()
         self.plot.when_over(self._over)
