@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Rename reports in the main process only, because workers need the names of xdist.
     """
+    # without PyTorch, the doctests of modules that import it are not collected; their tests skip with the reason
+    if find_spec("torch") is None:
+        files = (
+            f for each in ("workbench/ddp", "tests/support") for f in (config.rootpath / each).rglob("*.py")
+        )
+        needing = [str(f) for f in files if re.search("^import torch", f.read_text(), re.MULTILINE)]
+        config.option.ignore = [*(config.option.ignore or []), *needing]
     sampled_cases.rotate(config.getoption("rotate"))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(PlainNames())
