@@ -54,9 +54,10 @@ LATER = {
 }
 
 
-def gateway(does: str) -> Gateway:
+def gateway(does: str, patience: float = 60.0) -> Gateway:
     script = PEER.format(mark=GREETING_MARK, does=does)
-    return Gateway("far", (sys.executable, "-c", script), sys.executable, Package("key", bytes(10**7)), 0.5)
+    command = (sys.executable, "-c", script)
+    return Gateway("far", command, sys.executable, Package("key", bytes(10**7)), patience)
 
 
 def sentence(work: Any) -> str:
@@ -73,7 +74,7 @@ def sentence(work: Any) -> str:
 @pytest.mark.parametrize("name", FIRST)
 def test_gateway_gives_up_a_peer_that_is_not_an_agent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MAX_FILE_BYTES, "1e6")
-    assert sentence(lambda: gateway(FIRST[name]).connect(AGENT)).startswith("far: ")
+    assert sentence(lambda: gateway(FIRST[name], 0.5).connect(AGENT)).startswith("far: ")
 
 
 @pytest.mark.parametrize("name", LATER)

@@ -54,6 +54,8 @@ UsePAM no
 MaxStartups 200
 LogLevel ERROR
 """
+# The hosts stand for machines with the same processor, on which OpenBLAS chooses the same kernels as here.
+KERNELS = "OPENBLAS_CORETYPE"
 
 
 def missing() -> str:
@@ -110,7 +112,9 @@ class Host:
             shutil.copy(self.hosts.folder / name, ssh)
         shutil.copy(self.hosts.folder / "id_ed25519.pub", ssh / "authorized_keys")
         keygen(ssh / "host_key")
-        (ssh / "sshd_config").write_text(SSHD.format(address=self.address, home=HOME))
+        settings = SSHD.format(address=self.address, home=HOME)
+        settings += f"SetEnv {KERNELS}={os.environ[KERNELS]}\n" if KERNELS in os.environ else ""
+        (ssh / "sshd_config").write_text(settings)
 
     def boot(self) -> None:
         """Start sshd in separate namespaces."""
