@@ -46,6 +46,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.parametrize("option", ["--walltime", "--timeout"])
+def test_time_that_is_not_a_number_of_seconds_is_refused(
+    monkeypatch: pytest.MonkeyPatch, plan: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert call(monkeypatch, "sweep", plan, option, "1h") == 2
+    assert f"'{option}': '1h' is not a valid number of seconds above 0." in capsys.readouterr().err
+
+
 def test_batch_sweep_then_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from workbench.lab.batch.folders import opened, read_folder
 
 _PATH = click.Path(path_type=Path)
 _TIME = click.FloatRange(0, min_open=True)
+_TIME.name = "number of seconds above 0"  # in errors
 
 
 @click.command()

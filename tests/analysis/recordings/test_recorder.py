@@ -98,15 +98,23 @@ def test_recorder_folder_gives_the_ratio_of_a_slow_link_whose_messages_overlap_w
     assert not known or ratio == pytest.approx(best, rel=1e-6)
 
 
-def test_recorder_folder_takes_a_repaired_link_to_leave_the_time_of_shared_processors(tmp_path: Path) -> None:
-    """Four ranks that need 20 ms of one processor each take at least 80 ms a step with any link."""
+@pytest.mark.parametrize(("cores", "used", "waits"), [(1, 0.02, 0.0), (2, 0.035, 0.2), (4, 0.02, 0.0)])
+def test_recorder_folder_takes_a_repaired_link_to_leave_the_time_of_shared_processors(
+    tmp_path: Path, cores: int, used: float, waits: float
+) -> None:
+    """Four ranks that need 20 ms of one processor each take at least 80 ms a step with any link.
+
+    Of two processors, each is idle in a fifth of the time that the step would take if ranks did not share them.
+    """
     ranks, about, _ = linked(10.0, 30.0, 0.0)
     for rows in ranks:
-        rows["processor"] = 0.02
+        rows["processor"] = used
     own = np.max([sum(rows[phase] for phase in OWN) for rows in ranks], axis=0)[1:].mean()
-    assert own + 10 * 2e-3 < 0.08
-    found = wb.diagnose(write(tmp_path / "steps", ranks, **about, cores=1))
-    assert found.slowdown == pytest.approx((own + 10 * 31e-3) / 0.08, rel=1e-6)
+    alone = own + 10 * 2e-3
+    assert (alone < 4 * used / cores) == (cores < 4)
+    found = wb.diagnose(write(tmp_path / "steps", ranks, **about, cores=cores))
+    repaired = max(alone, 4 * used / cores + waits * alone)
+    assert found.slowdown == pytest.approx((own + 10 * 31e-3) / repaired, rel=1e-6)
 
 
 def test_recorder_folder_names_a_slow_link_despite_a_disturbed_probe(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ AFTER_EXCHANGE = (f"{LAYER_PREFIX}forward", f"{LAYER_PREFIX}backward")
 MIN_PROBES, MIN_SLOW_PROBES_SHARE, MIN_LINK_RATIO = 3, 0.75, 3.0
 # number of draws of an average worker's times, and max distance in steps from which they are taken
 LIKE_DRAWS, MAX_SHIFT_STEPS = 24, 5
+# where the time of ranks that share cores lies between Graham's bounds, see `Phases.repaired`; measured with 2 cores
+GRAHAM_SHARE = 0.4
 # phase of a training step -> its name in sentences
 STEP_PHASE_NAMES = {
     "data": "loading its data",
@@ -59,8 +61,9 @@ class Phases:
     that is sent after the backward pass in any case, 1 if unknown.
 
     `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
-    additional time because work differs. `least` (steps,): min time that its processors need. `inner` (steps, workers):
-    own seconds between an exchange in the forward pass and the last exchange of the step.
+    additional time because work differs. `least` (steps,): min time that its processors need. `idle`: share of a step's
+    longest chain of work in which cores are idle, if ranks share them. `inner` (steps, workers): own seconds between an
+    exchange in the forward pass and the last exchange of the step.
     """
 
     names: list[str]
@@ -74,6 +77,7 @@ class Phases:
     exchange: Array
     uneven: Array
     least: Array
+    idle: float
     probes: Array
     both_ways: Array
     messages: float
@@ -105,6 +109,8 @@ class Phases:
             raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
         work = Work.of(first, known, lasted, amounts(job, full))
         first, parts = work.seconds, work.parts
+        cores = float(job.source.get("cores", "inf"))
+        shared = job.job().frame.groupby("host", observed=True)["worker"].nunique().max() > cores
         decoders = list(job.table("decode")) if "decode" in there else []
         own_seconds = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
         computing = split(first, None if phases.keys() - {LINK} else _processor(job, full))
@@ -121,7 +127,8 @@ class Phases:
             computing=computing,
             exchange=work.exchange,
             uneven=work.uneven,
-            least=_least(job, full),
+            least=_least(job, full, cores),
+            idle=GRAHAM_SHARE * (1 - 1 / cores) * bool(shared),
             probes=_probes(job, full, PROBE_PHASE),
             both_ways=_probes(job, full, BOTH_WAYS_PHASE, PROBE_PHASE),
             messages=float(job.source.get("messages", 0.0)),
@@ -218,9 +225,11 @@ class Phases:
     def repaired(self, even: Array) -> Array:
         """Return the seconds of every step if its workers took `even` seconds.
 
-        Workers take at least the time that their processors need.
+        Workers take at least the time that their processors need. On c cores, work with a longest chain of D seconds,
+        whose processor time is W, takes from W/c to W/c + (1 - 1/c) D (Graham, Bell Syst. Tech. J. 45, 1966).
         """
-        return np.minimum(np.maximum(even + self.exchange, self.least), self.lasting())
+        alone = even + self.exchange
+        return np.minimum(np.maximum(alone, self.least + self.idle * alone), self.lasting())
 
     def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
         """Return Shapley values: of workers that exceed an even step by `over`, of the port, and of decoding.
@@ -273,10 +282,11 @@ def layer_name(phase: str) -> str:
     return STEP_PHASE_NAMES.get(name, f"layer {name}")
 
 
-def _least(job: Recording, full: pd.DataFrame) -> Array:
+def _least(job: Recording, full: pd.DataFrame, cores: float) -> Array:
     """Return the seconds that the processors of the busiest host need for each step, (steps,); 0 if unknown."""
-    cores, frame = float(job.source.get("cores", "inf")), job.job().frame
-    spent = frame.groupby(["host", "step"], observed=True)["processor_seconds"].sum().unstack("host")
+    spent = (
+        job.job().frame.groupby(["host", "step"], observed=True)["processor_seconds"].sum().unstack("host")
+    )
     return spent.reindex(full.index).fillna(0.0).max(axis=1).to_numpy(float) / cores
 
 
