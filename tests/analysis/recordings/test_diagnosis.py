@@ -156,7 +156,7 @@ def test_diagnose_public_jobs_as_published(name: str, slowdown: float, who: str)
 
 
 def test_diagnose_refuses_incomparable_times() -> None:
-    with pytest.raises(SettingError, match="has only one worker, which cannot be compared with others"):
+    with pytest.raises(SettingError, match="has one worker, which cannot be compared with others"):
         wb.diagnose(recording(np.ones((5, 1))))
     with pytest.raises(SettingError, match="has times of 0 s"):
         wb.diagnose(recording(np.zeros((5, 2))))

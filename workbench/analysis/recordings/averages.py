@@ -55,9 +55,7 @@ class Averages:
         own = job.table().iloc[0]
         name, median = job.names[0], float(own.median())
         if len(own) < 2:
-            raise SettingError(
-                f"recording = {name!r}: has only one worker, which cannot be compared with others"
-            )
+            raise SettingError(f"recording = {name!r}: has one worker, which cannot be compared with others")
         if not median > 0:
             raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; was a step traced?")
         phases = job.frame.pivot_table(index="worker", columns="phase", values="seconds", fill_value=0.0)

@@ -199,7 +199,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     """Diagnose a run. Its times show which workers are slow. The scheme's round times show what they cost."""
     run = Rounds.of(trace)
     if run.seconds.shape[1] < 2:
-        raise SettingError(f"run {trace.label!r}: has only one worker, which cannot be compared with others")
+        raise SettingError(f"run {trace.label!r}: has one worker, which cannot be compared with others")
     e, now, hosts = trace.experiment, run.lasting(), runs.hosts_of(trace)
     late, transits, computing = run.late.astype(np.float64), run.transit.any(), run.computing
     level = FALSE_ALARM_LEVEL / (1 + run.late.any() + transits + (len(hosts) > 1))

@@ -90,8 +90,7 @@ class Phases:
         """Return the phases of one job. Raise `SettingError` for one worker, no complete step, or times of 0."""
         name, table = job.names[0], job.table()
         if table.shape[1] < 2:
-            why = "has only one worker, which cannot be compared with others"
-            raise SettingError(f"recording = {name!r}: {why}")
+            raise SettingError(f"recording = {name!r}: has one worker, which cannot be compared with others")
         first, full = whole(name, table), table.dropna()
         there = set(job.frame["phase"])
 
@@ -109,8 +108,7 @@ class Phases:
             raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
         work = Work.of(first, known, lasted, amounts(job, full))
         first, parts = work.seconds, work.parts
-        cores = float(job.source.get("cores", "inf"))
-        shared = job.job().frame.groupby("host", observed=True)["worker"].nunique().max() > cores
+        least, idle = _shared_cores(job, full)
         decoders = list(job.table("decode")) if "decode" in there else []
         own_seconds = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
         computing = split(first, None if phases.keys() - {LINK} else _processor(job, full))
@@ -127,8 +125,8 @@ class Phases:
             computing=computing,
             exchange=work.exchange,
             uneven=work.uneven,
-            least=_least(job, full, cores),
-            idle=GRAHAM_SHARE * (1 - 1 / cores) * bool(shared),
+            least=least,
+            idle=idle,
             probes=_probes(job, full, PROBE_PHASE),
             both_ways=_probes(job, full, BOTH_WAYS_PHASE, PROBE_PHASE),
             messages=float(job.source.get("messages", 0.0)),
@@ -282,12 +280,13 @@ def layer_name(phase: str) -> str:
     return STEP_PHASE_NAMES.get(name, f"layer {name}")
 
 
-def _least(job: Recording, full: pd.DataFrame, cores: float) -> Array:
-    """Return the seconds that the processors of the busiest host need for each step, (steps,); 0 if unknown."""
-    spent = (
-        job.job().frame.groupby(["host", "step"], observed=True)["processor_seconds"].sum().unstack("host")
-    )
-    return spent.reindex(full.index).fillna(0.0).max(axis=1).to_numpy(float) / cores
+def _shared_cores(job: Recording, full: pd.DataFrame) -> tuple[Array, float]:
+    """Return `Phases.least`, of the host whose processors need longest, and `Phases.idle`; 0 if unknown."""
+    cores, frame = float(job.source.get("cores", "inf")), job.job().frame
+    spent = frame.groupby(["host", "step"], observed=True)["processor_seconds"].sum().unstack("host")
+    least = spent.reindex(full.index).fillna(0.0).max(axis=1).to_numpy(float) / cores
+    workers = frame.groupby("host", observed=True)["worker"].nunique().max()
+    return least, GRAHAM_SHARE * (1 - 1 / cores) if workers > cores else 0.0
 
 
 def _probes(job: Recording, full: pd.DataFrame, *phases: str) -> Array:
