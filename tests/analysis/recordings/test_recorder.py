@@ -98,11 +98,11 @@ def test_recorder_folder_gives_the_ratio_of_a_slow_link_whose_messages_overlap_w
     assert not known or ratio == pytest.approx(best, rel=1e-6)
 
 
-@pytest.mark.parametrize(("cores", "used", "waits"), [(1, 0.02, 0.0), (2, 0.035, 0.2), (4, 0.02, 0.0)])
+@pytest.mark.parametrize(("cores", "used", "waits"), [(1, 0.02, 0.0), (2, 0.035, 0.2), (4, 0.045, 0.0)])
 def test_recorder_folder_takes_a_repaired_link_to_leave_the_time_of_shared_processors(
     tmp_path: Path, cores: int, used: float, waits: float
 ) -> None:
-    """Four ranks that need 20 ms of one processor each take at least 80 ms a step with any link.
+    """Four ranks need `used` seconds of a processor each, so a step takes at least 4 `used` / `cores` with any link.
 
     Of two processors, each is idle in a fifth of the time that the step would take if ranks did not share them.
     """
@@ -115,6 +115,24 @@ def test_recorder_folder_takes_a_repaired_link_to_leave_the_time_of_shared_proce
     found = wb.diagnose(write(tmp_path / "steps", ranks, **about, cores=cores))
     repaired = max(alone, 4 * used / cores + waits * alone)
     assert found.slowdown == pytest.approx((own + 10 * 31e-3) / repaired, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "cpus", "cores"),
+    [
+        ("aaaa", [[0], [1], [2], [3]], 4),  # each rank is bound to a core of its own
+        ("aaaa", [[0, 1]] * 4, 2),
+        ("aabb", [[0], [1], [0], [1]], 2),
+        ("aabb", [[0, 1, 2, 3]] * 2 + [[0]] * 2, 1),
+        ("aaaa", [[]] * 4, 1),  # older files, and systems without this call
+    ],
+)
+def test_recorder_folder_counts_the_cores_that_the_ranks_of_a_host_use_together(
+    tmp_path: Path, hosts: str, cpus: list[list[int]], cores: int
+) -> None:
+    own = [max(len(each), 1) for each in cpus]
+    found = wb.traces.load(write(tmp_path / "steps", job(), host=list(hosts), cpus=cpus, cores=own))
+    assert found.job().source["cores"] == str(cores)
 
 
 def test_recorder_folder_names_a_slow_link_despite_a_disturbed_probe(tmp_path: Path) -> None:
@@ -386,7 +404,7 @@ def test_recorder_folder_without_an_exchange_compares_own_times(tmp_path: Path) 
 
 
 def test_recorder_folder_with_one_step_asks_to_wait(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="no rank has recorded a second step yet"):
+    with pytest.raises(SettingError, match="no rank has a second step yet"):
         wb.traces.load(write(tmp_path / "steps", job(steps=1)))
 
 

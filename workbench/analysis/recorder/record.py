@@ -263,7 +263,9 @@ class Recorder:
             "rank": self.rank,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cores": len(cpus := sorted(getattr(os, "sched_getaffinity", lambda pid: ())(0)))
+            or os.cpu_count(),
+            "cpus": cpus,  # those on which this rank may run; ranks of a host may have different ones
             "clock": "device" if self._events is not None and self._events.are_used else "processor",
             "complete": self._closed,
             "probes": [each[:3] for each in self._links],

@@ -61,9 +61,9 @@ class Phases:
     that is sent after the backward pass in any case, 1 if unknown.
 
     `exchange` (steps,): time of a step beyond its slowest worker, if the exchange was recorded. `uneven` (steps,):
-    additional time because work differs. `least` (steps,): min time that its processors need. `idle`: share of a step's
-    longest chain of work in which cores are idle, if ranks share them. `inner` (steps, workers): own seconds between an
-    exchange in the forward pass and the last exchange of the step.
+    additional time because work differs. `least` (steps,): min time that its processors need. `idle`: idle time of a
+    core, divided by the duration that a step would have without shared cores; 0 if no host has more ranks than cores.
+    `inner` (steps, workers): own seconds between an exchange in the forward pass and the last exchange of the step.
     """
 
     names: list[str]
@@ -223,8 +223,9 @@ class Phases:
     def repaired(self, even: Array) -> Array:
         """Return the seconds of every step if its workers took `even` seconds.
 
-        Workers take at least the time that their processors need. On c cores, work with a longest chain of D seconds,
-        whose processor time is W, takes from W/c to W/c + (1 - 1/c) D (Graham, Bell Syst. Tech. J. 45, 1966).
+        Workers take at least the time that their processors need. If no core is idle while a worker could compute, work
+        with a longest chain of D seconds, whose processor time is W, takes from W/c to W/c + (1 - 1/c) D on c cores
+        (from the proof in Graham, Bell Syst. Tech. J. 45, 1966). The chain has no waits in it; here D includes some.
         """
         alone = even + self.exchange
         return np.minimum(np.maximum(alone, self.least + self.idle * alone), self.lasting())

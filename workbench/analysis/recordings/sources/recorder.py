@@ -51,10 +51,10 @@ def read(path: Path) -> pd.DataFrame:
     Phases are "exchange", that in the forward pass ("exchange: forward"), and those of a rank's own work: "compute:
     data", "compute: forward" and so on. "probe" and "probe: both ways" are times of a message to the next rank, in
     steps in which links were probed. The result's `attrs` contain the left-out steps, and the smallest number of cores
-    of a host. `messages` is how many such messages pass each link in a step, 0 if a rank does not know its gradients.
+    that the ranks of a host use together. `messages` is how many such messages pass each link in a step, 0 if a rank
+    does not know its gradients.
     """
-    known = sorted(places(path)) if path.is_dir() else []
-    if not known:
+    if not (known := sorted(places(path)) if path.is_dir() else []):
         raise SettingError(f"path = {str(path)!r}: holds no recorded steps; wb.record writes them")
     by_rank = {rank: [*some] for rank, some in groupby(known, key=lambda place: place.rank)}
     most = MAX_ROWS // (len(by_rank) * len(PHASES))
@@ -67,19 +67,26 @@ def read(path: Path) -> pd.DataFrame:
     absent = [phase for phase in EXCHANGES if not any(each.steps[phase].any() for each in ranks)]
     frame = frame[~frame["phase"].isin(absent)].reset_index(drop=True)
     if frame.empty:
-        why = "no rank has recorded a second step yet; wait for some steps"
-        raise SettingError(f"path = {str(path)!r}: {why}")
+        raise SettingError(f"path = {str(path)!r}: no rank has a second step yet; wait for some steps")
     ended = [f"rank {rank}, which ended before the newest attempt" for rank in gone]
     skipped = ["earlier attempts"] * any(place.attempt for place in known) + [f"steps before {first}", *ended]
     gradient_bytes = min(each.about["gradient_bytes"] for each in ranks)
     # in a ring, each of n ranks sends 2 (n - 1) / n of its data (Patarasuk and Yuan, J. Parallel Distrib. Comput. 2009)
     frame.attrs |= {
         "left_out": " and ".join(skipped),
-        "cores": str(min(each.about["cores"] for each in ranks)),
+        "cores": str(_cores(ranks)),
         "messages": str(2 * (1 - 1 / len(ranks)) * gradient_bytes / PROBE_BYTES),
         **{name: str(np.median([each.about[name] for each in ranks])) for name in ("overlap", "last")},
     }
     return frame
+
+
+def _cores(ranks: list[_Rank]) -> int:
+    """Return the number of cores of the host with the fewest. Each rank may be bound to some of its host's cores."""
+    hosts = {each.about["host"]: set[int]() for each in ranks}
+    for each in ranks:
+        hosts[each.about["host"]].update(each.about["cpus"])
+    return min(max(len(hosts[each.about["host"]]), each.about["cores"]) for each in ranks)
 
 
 def _newest(some: list[Place]) -> list[Place]:
@@ -127,6 +134,7 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         about, steps = parse_json(str(arrays["about"])), arrays["steps"]
         newer = int(about["format"]) > FORMAT
         whole = {"host": str(about["host"]), "cores": max(int(about["cores"] or 1), 1)}
+        whole["cpus"] = {*map(int, about.get("cpus", ()))}  # older files have none
         probes = about.get("probes") or about.get("links", ())  # older files have no times both ways
         whole["probes"] = [(int(step), float(took), float([took, *both][-1])) for step, took, *both in probes]
         known = {"gradient_bytes": 0.0, "overlap": 0.0, "last": 1.0} | about
@@ -134,13 +142,9 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise SettingError(f"path = {str(file)!r}: cannot be read as recorded steps ({error})") from None
     if newer:
-        raise SettingError(
-            f"path = {str(file)!r}: format = {about['format']}: this version reads {FORMAT}; update it"
-        )
+        raise SettingError(f"path = {str(file)!r}: format = {about['format']}: this version reads {FORMAT}")
     if steps.dtype != ROW or steps.ndim != 1 or not len(steps):
-        raise SettingError(
-            f"path = {str(file)!r}: steps has fields {steps.dtype.names}; {ROW.names} are needed"
-        )
+        raise SettingError(f"path = {str(file)!r}: steps has fields {steps.dtype.names}; needs {ROW.names}")
     for name in ("ended", *PHASES, FORWARD_EXCHANGE):
         wrong = np.flatnonzero(~(np.isfinite(steps[name]) & (steps[name] >= 0)))
         if len(wrong):
@@ -157,9 +161,8 @@ def _rows(rank: _Rank, first: int) -> pd.DataFrame:
     parts = []
     for phase in (*PHASES, FORWARD_EXCHANGE):
         name, spent = (phase, np.nan) if phase in EXCHANGES else (LAYER_PREFIX + phase, 0.0)
-        parts.append(
-            pd.DataFrame({**fixed, "phase": name, "seconds": steps[phase], "processor_seconds": spent})
-        )
+        values = {**fixed, "phase": name, "seconds": steps[phase], "processor_seconds": spent}
+        parts.append(pd.DataFrame(values))
     parts[0]["processor_seconds"] = steps["processor"]  # processor time of the whole step
     ways = [PROBE_PHASE, BOTH_WAYS_PHASE]
     probes = pd.DataFrame(rank.about["probes"], columns=["step", *ways]).drop_duplicates("step")
