@@ -26,7 +26,7 @@ from tests.support.ddp.threads import ended, environment_of_thread, losses, run,
 from workbench import ddp  # noqa: E402
 from workbench.core.base.errors import RunError  # noqa: E402
 from workbench.ddp import environment  # noqa: E402
-from workbench.ddp.master import Options  # noqa: E402
+from workbench.ddp.master import Master, Options  # noqa: E402
 from workbench.ddp.record import Recorder, State, saved_state  # noqa: E402
 from workbench.ddp.states import digests  # noqa: E402
 from workbench.mpi.launch.processes import awaited  # noqa: E402
@@ -374,6 +374,34 @@ def test_ranks_have_the_average_model_after_a_loop(
 
     _, found = run([script] * ranks, scheme, **args)
     assert found == [found[0]] * ranks
+
+
+def test_rank_that_receives_the_first_state_late_does_the_first_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rank 0 has done its first local steps by then. Its average waits for rank 1, which begins at step 0 as well."""
+    reply = Master._reply
+
+    def held(master: Master, rank: int, request: dict[str, Any]) -> Any:
+        if rank == 1 and request["what"] == "join":
+            master.changed.wait_for(lambda: any(0 in each.answers for each in master._open.values()))
+            until = time.monotonic() + 0.3
+            master.changed.wait_for(lambda: time.monotonic() > until, 0.3)
+        return reply(master, rank, request)
+
+    def script() -> tuple[int, list[float]]:
+        model, optimiser, loader = small(4)
+        job = ddp.prepare(model, optimiser, loader)
+        begun = job.step
+        for x, y in job.until(4):
+            train(job, model, optimiser, x, y)
+        ended(job)
+        return begun, model.weight.flatten().tolist()
+
+    monkeypatch.setattr(Master, "_reply", held)
+    _, (first, second) = run([script] * 2, "LocalSGD", local_steps=4)
+    assert first == second
+    assert first[0] == 0
 
 
 @pytest.mark.parametrize("steps", [3, 4, 6])

@@ -44,15 +44,18 @@ class LateRanks:
         """Return whether any rank takes the state after the step `event`."""
         return any(step <= event for step in self.until.values())
 
+    def waiting(self, state: State | None) -> set[int]:
+        """Return the ranks that wait for a newer state than the given one. Other late ranks are about to take it."""
+        return {rank for rank, step in self.until.items() if state is None or step > state.step}
+
     def stranded(self, ranks: Collection[int], state: State | None, newest: int) -> bool:
         """Return whether all ranks wait for a newer state than the given one, which no rank can send.
 
         If all wait, their pauses end: they take the state after `newest` steps.
         """
-        has = -1 if state is None else state.step
-        if waits := bool(ranks) and all(self.until.get(rank, has) > has for rank in ranks):
+        if waits := bool(ranks) and self.waiting(state).issuperset(ranks):
             self.end_pauses(newest)
-        return waits and newest > has
+        return waits and (state is None or newest > state.step)
 
     def end_pauses(self, step: int, last: bool = False) -> None:
         """Let waiting ranks take the state after `step`: their answers are needed, or the step is the last."""

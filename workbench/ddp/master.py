@@ -274,15 +274,14 @@ class Master:
 
     def _advance(self, exchange: Exchange) -> None:
         possible, answered = self.possible(exchange.group), set(exchange.answers)
-        # in the first exchange, all live ranks must answer, so that replicas are compared
-        first = not self._newest
         if not self.rule.ready(exchange.group, possible | answered, possible):
             missing = [rank for rank in self.rule.members(exchange.group) if rank not in possible]
             reasons = {rank: self.dead.get(rank, "it has finished") for rank in missing}
             self.failure = too_many(exchange.event, reasons)
-        elif self.rule.ready(exchange.group, answered, possible) and (not first or answered >= possible):
+        # in the first exchange, all live ranks must answer, so that replicas are compared
+        elif self.rule.ready(exchange.group, answered, possible) and (self._newest or answered >= possible):
             self._end(exchange)
-        elif answered and not possible - answered - self._late.until.keys():
+        elif answered and not possible - answered - self._late.waiting(self.state):
             self._late.end_pauses(self._newest_step)
             self._asked.add(min(answered & self.alive, default=min(answered)))
 

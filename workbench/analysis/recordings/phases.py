@@ -224,8 +224,8 @@ class Phases:
         """Return the seconds of every step if its workers took `even` seconds.
 
         Workers take at least the time that their processors need. On c cores, work with a longest chain of D seconds,
-        whose processor time is W, takes from W/c to W/c + (1 - 1/c) D (Graham, Bell Syst. Tech. J. 45, 1966). This holds if
-        no core is idle while a worker could compute, and if the chain has no waits. Here, D has some.
+        whose processor time is W, takes from W/c to W/c + (1 - 1/c) D (Graham, Bell Syst. Tech. J. 45, 1966). This
+        holds if no core is idle while a worker could compute, and if the chain has no waits. Here, D has some.
         """
         alone = even + self.exchange
         return np.minimum(np.maximum(alone, self.least + self.idle * alone), self.lasting())
