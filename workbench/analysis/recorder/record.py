@@ -258,13 +258,13 @@ class Recorder:
         write_steps(self.folder, place, np.array(rows, ROW), self._about())
 
     def _about(self) -> dict[str, Any]:
+        cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         return {
             "format": FORMAT,
             "rank": self.rank,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "cores": len(cpus := sorted(getattr(os, "sched_getaffinity", lambda pid: ())(0)))
-            or os.cpu_count(),
+            "cores": len(cpus) or os.cpu_count(),
             "cpus": cpus,  # those on which this rank may run; ranks of a host may have different ones
             "clock": "device" if self._events is not None and self._events.are_used else "processor",
             "complete": self._closed,

@@ -132,7 +132,7 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
     try:
         arrays = read_npz(file, ("steps", "about"))
         about, steps = parse_json(str(arrays["about"])), arrays["steps"]
-        newer = int(about["format"]) > FORMAT
+        form = int(about["format"])
         whole = {"host": str(about["host"]), "cores": max(int(about["cores"] or 1), 1)}
         whole["cpus"] = {*map(int, about.get("cpus", ()))}  # older files have none
         probes = about.get("probes") or about.get("links", ())  # older files have no times both ways
@@ -141,8 +141,8 @@ def _segment(file: Path) -> tuple[StepRows, Mapping[str, Any]]:
         whole |= {name: max(float(known[name]), 0.0) for name in ("gradient_bytes", "overlap", "last")}
     except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise SettingError(f"path = {str(file)!r}: cannot be read as recorded steps ({error})") from None
-    if newer:
-        raise SettingError(f"path = {str(file)!r}: format = {about['format']}: this version reads {FORMAT}")
+    if form > FORMAT:
+        raise SettingError(f"path = {str(file)!r}: format = {form}: this version reads {FORMAT}; update it")
     if steps.dtype != ROW or steps.ndim != 1 or not len(steps):
         raise SettingError(f"path = {str(file)!r}: steps has fields {steps.dtype.names}; needs {ROW.names}")
     for name in ("ended", *PHASES, FORWARD_EXCHANGE):
